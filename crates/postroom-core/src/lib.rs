@@ -1,1 +1,35 @@
-//! Placeholder until its first content lands.
+//! The model and the engine of Postroom: no SQL, no broker, no HTTP, no clock of its own.
+//!
+//! Applications depend on the `postroom` crate, which re-exports this one. Start with [`Outbox`] to
+//! publish and [`WorkQueue`] to claim; [`store`] is the boundary to the databases.
+
+mod clock;
+mod error;
+mod event;
+mod headers;
+mod idempotency;
+mod ids;
+pub mod lifecycle;
+mod message;
+mod outbox;
+mod retry;
+pub mod store;
+mod text;
+mod transaction;
+mod work_queue;
+
+pub use clock::{Clock, ManualClock, Timestamp, micros};
+pub use error::{Error, ErrorKind, Result};
+pub use event::{Event, IntoMessage};
+pub use headers::Headers;
+pub use idempotency::IdempotencyKey;
+pub use ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
+pub use message::{Lane, Message, MessageBuilder, PRIORITY_RANGE, TraceContext, When};
+pub use outbox::{Outbox, OutboxConfig, Published};
+pub use retry::{Backoff, Retry};
+pub use text::{
+    AggregateId, AggregateType, CausationId, ContentType, CorrelationId, OrderingKey, TenantId,
+    Topic,
+};
+pub use transaction::{Committed, OutboxTransaction, Savepoint};
+pub use work_queue::WorkQueue;

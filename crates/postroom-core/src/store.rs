@@ -1,0 +1,521 @@
+//! The boundary between the engine and a database. Read this page and you know the system.
+//!
+//! It is cut by who owns the transaction:
+//! - [`Store`] is the engine's half. Every call is one transaction of its own on a connection of its
+//!   own. It is dyn-compatible: a dispatcher holds an `Arc<dyn Store>`.
+//! - [`TransactionalStore`] is the application's half. It writes inside a transaction that somebody
+//!   else began, and neither commits nor rolls it back.
+//! - [`AdminStore`] is for people: look, count, set up.
+//!
+//! Three rules hold for all of them. Time is the database's, at statement time. Every lease is fenced
+//! by a token that is fresh per claim: a call with another token changes nothing and says so in its
+//! answer. And a store carries out settlements; what an outcome means is decided in
+//! [`lifecycle`](crate::lifecycle), once, without a database.
+//!
+//! A store makes one try per call. Retrying victims of contention is the work of
+//! [`WorkQueue`](crate::WorkQueue).
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
+use crate::lifecycle::{DeadReason, Settlement, State};
+use crate::message::Message;
+
+/// A boxed future, written out so that its cost is visible where it is paid: once per round trip.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The engine's half: the work queue of one box in one database.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Leases up to `batch` eligible items to the owner.
+    ///
+    /// Eligible is what is ready and due, and what is leased with an expired lease. Order: higher
+    /// priority first; within a priority first what waited for its time, then by place in the queue.
+    /// Items whose lease ran out once (*suspects*) are at most `suspects` per call. What expired, and
+    /// what lost too many leases, is made dead on the way and not returned; neither is a row that can
+    /// not be decoded, which dies alone.
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>>;
+
+    /// Settles leased items, mixed outcomes in one transaction.
+    ///
+    /// An item is touched only if it is leased under exactly this owner and token. Its lease may have
+    /// run out, as long as nobody took the item over. No lease twice in one call.
+    fn settle<'a>(
+        &'a self,
+        owner: OwnerToken,
+        items: &'a [(Lease, Settlement)],
+    ) -> BoxFuture<'a, Result<Settled>>;
+
+    /// Extends leases that have not run out to `lease` from now.
+    fn renew<'a>(
+        &'a self,
+        owner: OwnerToken,
+        leases: &'a [Lease],
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<Settled>>;
+
+    /// Returns up to `limit` expired leases to ready, or to dead past `max_attempts`, and makes up to
+    /// as many expired messages dead. Hygiene only: [`claim`](Self::claim) takes over by itself.
+    fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>>;
+
+    /// Deletes settled messages and idempotency keys that are old enough, up to `limit` of each.
+    fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>>;
+
+    /// Resolves when there may be new work. A hint: polling is the guarantee.
+    fn woken(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Resolves [`woken`](Self::woken) for whoever waits, in this process.
+    fn wake(&self) {}
+}
+
+/// The application's half: writes inside the caller's transaction.
+pub trait TransactionalStore: Store {
+    /// The driver's connection, as the caller knows it.
+    type Conn: Send;
+    /// A transaction that the store itself began.
+    type Tx: StoreTransaction<Conn = Self::Conn> + 'static;
+
+    /// Begins a transaction on a connection of the store.
+    fn begin(&self) -> impl Future<Output = Result<Self::Tx>> + Send;
+
+    /// Fails with `NotInTransaction` when the connection has no open transaction. Changes nothing.
+    fn require_transaction(&self, conn: &mut Self::Conn)
+    -> impl Future<Output = Result<()>> + Send;
+
+    /// Writes messages: each one's row and its place in the queue, in the order given.
+    ///
+    /// A duplicate by idempotency key, or by id with equal content, is not written and is answered
+    /// with the first message's id. The caller keeps the list within [`CHUNK_MESSAGES`] and
+    /// [`CHUNK_BYTES`], with no key and no id twice.
+    ///
+    /// # Errors
+    /// `IdTaken` when an id belongs to a message with other content: nothing of the list is written
+    /// and the transaction stays usable. A rival's commit that the caller's snapshot can not see is a
+    /// transient `Contention`.
+    fn append(
+        &self,
+        conn: &mut Self::Conn,
+        entries: &[Entry],
+    ) -> impl Future<Output = Result<Vec<Appended>>> + Send;
+}
+
+/// The most messages in one [`append`](TransactionalStore::append).
+pub const CHUNK_MESSAGES: usize = 1_000;
+/// The most payload bytes in one append, unless a single message is larger.
+pub const CHUNK_BYTES: usize = 4 * 1024 * 1024;
+
+/// A transaction of a driver: what the staging handle needs of it.
+///
+/// Dropping one without an end rolls it back.
+pub trait StoreTransaction: Send {
+    /// The driver's connection.
+    type Conn: Send;
+    /// A savepoint within it.
+    type Nested<'a>: StoreTransaction<Conn = Self::Conn>
+    where
+        Self: 'a;
+
+    /// The connection inside the transaction.
+    fn conn(&mut self) -> &mut Self::Conn;
+
+    /// Fails with `RolledBack` when the server has already ended or aborted the transaction.
+    /// `writes_follow` says that an append comes next, which on some databases is proof enough.
+    fn check_open(&mut self, writes_follow: bool) -> impl Future<Output = Result<()>> + Send;
+
+    /// Opens a savepoint.
+    fn savepoint(&mut self) -> impl Future<Output = Result<Self::Nested<'_>>> + Send;
+
+    /// Commits, or releases a savepoint.
+    ///
+    /// # Errors
+    /// `RolledBack` when the server refused, `CommitUnknown` when its answer was lost.
+    fn commit(self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Rolls back.
+    fn rollback(self) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// For people: look, count, set up. None of it is on the way of a message.
+pub trait AdminStore: Store {
+    /// One page of messages, newest first.
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>>;
+
+    /// One message with the history of its attempts.
+    fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>>;
+
+    /// How many messages are in which state.
+    fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
+
+    /// Brings the schema up to date; safe when many processes start at once.
+    fn migrate(&self) -> BoxFuture<'_, Result<Migrated>>;
+
+    /// Fails with `Schema` and the command that fixes it, unless the schema fits this version.
+    fn check_schema(&self) -> BoxFuture<'_, Result<()>>;
+}
+
+/// A request for work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    owner: OwnerToken,
+    lease: Duration,
+    batch: u32,
+    suspects: u32,
+    max_attempts: u32,
+}
+
+impl Claim {
+    /// Up to `batch` items for `owner`, each leased for `lease`; one suspect at most.
+    ///
+    /// # Errors
+    /// `Invalid` when the lease or the batch is zero or out of bounds.
+    pub fn new(owner: OwnerToken, lease: Duration, batch: u32) -> Result<Self> {
+        if batch == 0 || batch > Self::MAX_BATCH {
+            return Err(Error::limit(
+                "batch",
+                format_args!("1 to {}", Self::MAX_BATCH),
+                batch,
+            ));
+        }
+        check_lease(lease)?;
+        Ok(Self {
+            owner,
+            lease,
+            batch,
+            suspects: 1,
+            max_attempts: 10,
+        })
+    }
+
+    /// The largest batch.
+    pub const MAX_BATCH: u32 = 10_000;
+    /// The longest lease.
+    pub const MAX_LEASE: Duration = Duration::from_hours(24);
+
+    /// Takes up to this many items whose lease ran out before. Default 1.
+    #[must_use]
+    pub fn suspects(mut self, suspects: u32) -> Self {
+        self.suspects = suspects;
+        self
+    }
+
+    /// A suspect whose attempts reach this is dead. Default 10.
+    #[must_use]
+    pub fn max_attempts(mut self, max_attempts: u32) -> Self {
+        self.max_attempts = max_attempts;
+        self
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn owner(&self) -> OwnerToken {
+        self.owner
+    }
+
+    /// For how long.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// How many at most.
+    #[must_use]
+    pub fn batch(&self) -> u32 {
+        self.batch
+    }
+
+    /// How many suspects at most.
+    #[must_use]
+    pub fn max_suspects(&self) -> u32 {
+        self.suspects.min(self.batch)
+    }
+
+    /// When a suspect is dead.
+    #[must_use]
+    pub fn attempts_limit(&self) -> u32 {
+        self.max_attempts
+    }
+}
+
+/// `lease` must be at least a microsecond and at most a day.
+pub(crate) fn check_lease(lease: Duration) -> Result<()> {
+    if lease < Duration::from_micros(1) || lease > Claim::MAX_LEASE {
+        return Err(Error::limit(
+            "lease",
+            "more than 0 and at most 24 h",
+            format_args!("{lease:?}"),
+        ));
+    }
+    Ok(())
+}
+
+/// The answer to a claim.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Claimed {
+    /// What the owner now holds.
+    pub items: Vec<WorkItem>,
+    /// How many items the claim met and made dead: expired, lost too often, undecodable.
+    pub dead: u32,
+}
+
+/// A leased message.
+#[derive(Clone, Debug)]
+pub struct WorkItem {
+    /// The right to settle it.
+    pub lease: Lease,
+    /// The message.
+    pub message: Message,
+    /// Deliveries that ended badly so far.
+    pub attempts: u32,
+    /// Leases that ran out so far; more than none makes it a suspect.
+    pub lost: u32,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// When the lease runs out, by the database's clock.
+    pub locked_until: Timestamp,
+}
+
+/// What became of the items of a settle or renew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Settled {
+    /// How many were applied.
+    pub applied: usize,
+    /// Which were not: foreign, unknown, settled before, or lost to another claim.
+    pub lost: Vec<Lease>,
+    /// Which were not applied by a second try whose first answer was lost: perhaps the first did.
+    pub unknown: Vec<Lease>,
+}
+
+/// The answer to a reap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Reaped {
+    /// Leases that ran out, back to ready.
+    pub released: u32,
+    /// Items made dead: lost too often, or expired.
+    pub dead: u32,
+    /// Whether there may be more.
+    pub more: bool,
+}
+
+/// What to delete. An age of `None` keeps everything of that kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purge {
+    /// Done messages older than this. Default 30 days.
+    pub done: Option<Duration>,
+    /// Dead messages older than this. Default: kept for ever.
+    pub dead: Option<Duration>,
+    /// Idempotency keys whose message was settled longer ago than this. Default 30 days.
+    pub keys: Option<Duration>,
+    /// How many messages, and how many keys, at most in this call. Default 1,000.
+    pub limit: u32,
+}
+
+impl Default for Purge {
+    fn default() -> Self {
+        let month = Duration::from_hours(30 * 24);
+        Self {
+            done: Some(month),
+            dead: None,
+            keys: Some(month),
+            limit: 1_000,
+        }
+    }
+}
+
+/// The answer to a purge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Purged {
+    /// Messages deleted.
+    pub messages: u32,
+    /// Idempotency keys deleted.
+    pub keys: u32,
+    /// Whether there may be more.
+    pub more: bool,
+}
+
+/// A message on its way into the store.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The message.
+    pub message: Message,
+    /// How its row is born.
+    pub birth: Birth,
+}
+
+/// How a row is born.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// For whoever claims it.
+    Ready,
+    /// Leased to the process that writes it. A message with an ordering key or a due time in the
+    /// future is born ready all the same.
+    Leased {
+        /// The dispatcher of this process.
+        owner: OwnerToken,
+        /// A fresh token.
+        token: LeaseToken,
+        /// From the time of writing.
+        lease: Duration,
+    },
+}
+
+/// What became of one [`Entry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// Written.
+    New {
+        /// Its place in the queue.
+        work: WorkId,
+        /// Whether it was born leased.
+        leased: bool,
+    },
+    /// Not written: this message was there first.
+    Existed(MessageId),
+}
+
+/// The error of [`append`](TransactionalStore::append) for an id with other content.
+#[must_use]
+pub fn id_taken(id: MessageId) -> Error {
+    Error::new(
+        ErrorKind::IdTaken,
+        format!("message id {id} belongs to a message with other content; use a fresh id"),
+    )
+}
+
+/// A filter and a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// Only these.
+    pub status: Option<Status>,
+    /// Only this topic.
+    pub topic: Option<String>,
+    /// Only this tenant.
+    pub tenant: Option<String>,
+    /// Older than this message, the last of the page before.
+    pub before: Option<MessageId>,
+    /// How many at most. Default 50; at most 500.
+    pub limit: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self {
+            status: None,
+            topic: None,
+            tenant: None,
+            before: None,
+            limit: 50,
+        }
+    }
+}
+
+/// What people filter by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Ready, whether due or waiting.
+    Pending,
+    /// Somebody holds it.
+    Leased,
+    /// Ready again after a bad attempt.
+    Failed,
+    /// Delivered.
+    Done,
+    /// A dead letter.
+    Dead,
+}
+
+/// A message with its delivery state.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The message; nothing when its row can not be decoded.
+    pub message: Option<Message>,
+    /// The identity, which can always be read.
+    pub id: MessageId,
+    /// Its place in the queue.
+    pub work: WorkId,
+    /// The topic as stored.
+    pub topic: String,
+    /// The tenant as stored.
+    pub tenant_id: Option<String>,
+    /// The state.
+    pub state: State,
+    /// Why it is dead.
+    pub reason: Option<DeadReason>,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// Deliveries that ended badly.
+    pub attempts: u32,
+    /// Leases that ran out.
+    pub lost: u32,
+    /// When it will be tried, if it waits.
+    pub next_attempt_at: Option<Timestamp>,
+    /// When its lease runs out.
+    pub locked_until: Option<Timestamp>,
+    /// Who holds it.
+    pub owner: Option<OwnerToken>,
+    /// The error of its last bad attempt; cleared by done.
+    pub last_error: Option<String>,
+    /// When it was settled.
+    pub processed_at: Option<Timestamp>,
+    /// By whom.
+    pub processed_by: Option<OwnerToken>,
+}
+
+/// A message with its delivery state and what happened to it.
+#[derive(Clone, Debug)]
+pub struct Detail {
+    /// The message and its state.
+    pub record: Record,
+    /// Bad attempts and lost leases, oldest first.
+    pub history: Vec<Attempt>,
+}
+
+/// A bad attempt or a lost lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// Who had the lease.
+    pub by: Option<OwnerToken>,
+    /// Whether the lease ran out, rather than the handler saying no.
+    pub lease_lost: bool,
+    /// What the handler said.
+    pub error: Option<String>,
+}
+
+/// How many messages are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Can be claimed now.
+    pub ready: u64,
+    /// Wait for their time.
+    pub waiting: u64,
+    /// Are held, or were by somebody whose lease ran out.
+    pub leased: u64,
+    /// Of the ready and waiting: had a bad attempt.
+    pub failed: u64,
+    /// Delivered and kept.
+    pub done: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// How long the oldest one that can be claimed has been there.
+    pub oldest_ready: Option<Duration>,
+}
+
+/// What a migration did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// The version before; 0 for an empty database.
+    pub from: u32,
+    /// The version now.
+    pub to: u32,
+}
