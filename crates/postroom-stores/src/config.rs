@@ -1,0 +1,55 @@
+//! What all stores can be told.
+
+use postroom_core::{Clock, Result};
+
+use crate::names::{Names, Queue};
+
+/// Settings of a store.
+///
+/// ```
+/// use postroom_stores::StoreConfig;
+///
+/// let config = StoreConfig { schema: "messaging".into(), ..StoreConfig::default() };
+/// assert!(config.validate().is_ok());
+/// assert!(StoreConfig { schema: "x; drop table".into(), ..config }.validate().is_err());
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// The schema (PostgreSQL) or the first part of each table name (SQLite). Default `postroom`.
+    pub schema: String,
+    /// Put before each table name within the schema. Default none.
+    pub prefix: String,
+    /// Which of the two boxes. Default the outbox.
+    pub queue: Queue,
+    /// Keep a record of delivered messages; purge deletes it later. `false` deletes a message when it
+    /// is acknowledged. Default `true`.
+    pub keep_done: bool,
+    /// Where the time comes from. Default the database.
+    pub clock: Clock,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            schema: "postroom".to_owned(),
+            prefix: String::new(),
+            queue: Queue::Outbox,
+            keep_done: true,
+            clock: Clock::Database,
+        }
+    }
+}
+
+impl StoreConfig {
+    /// Checks the identifiers.
+    ///
+    /// # Errors
+    /// `Invalid` when the schema or the prefix is not a plain lower-case identifier.
+    pub fn validate(&self) -> Result<()> {
+        self.names().map(drop)
+    }
+
+    pub(crate) fn names(&self) -> Result<Names> {
+        Names::new(&self.schema, &self.prefix, self.queue)
+    }
+}
