@@ -1,1 +1,60 @@
-fn main() {}
+//! The project's one task runner, called as `cargo xtask <command>`.
+//!
+//! What a person types before a commit and what continuous integration runs are the same
+//! program: `cargo xtask test`. It is not shipped and no other crate depends on it. Its
+//! invariant: whatever it starts, it stops, also when a step fails or a signal arrives.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a task runner talks to the person who called it"
+)]
+
+mod init;
+mod interrupt;
+mod process;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit status of a command that a signal ended, as shells report SIGINT.
+const EXIT_INTERRUPTED: u8 = 130;
+
+/// Postroom's task runner: tests, servers, parity table, checks and benchmarks.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Enable the git hooks of this repository
+    Init,
+}
+
+fn main() -> ExitCode {
+    match interrupt::watch().and_then(|()| perform(Cli::parse().task)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<interrupt::Interrupted>() => {
+            eprintln!("xtask: interrupted");
+            ExitCode::from(EXIT_INTERRUPTED)
+        }
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> anyhow::Result<()> {
+    match task {
+        Task::Init => init::run(),
+    }
+}
