@@ -9,9 +9,11 @@
     reason = "a task runner talks to the person who called it"
 )]
 
+mod bench;
 mod init;
 mod interrupt;
 mod process;
+mod servers;
 mod workspace;
 
 use std::process::ExitCode;
@@ -35,6 +37,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Start the servers that the tests need and keep them until Ctrl-C
+    Servers(servers::Options),
+    /// Run the benchmarks on a PostgreSQL that really writes to disk
+    Bench(bench::Options),
     /// Enable the git hooks of this repository
     Init,
 }
@@ -55,6 +61,8 @@ fn main() -> ExitCode {
 
 fn perform(task: Task) -> anyhow::Result<()> {
     match task {
+        Task::Servers(options) => servers::serve(&options),
+        Task::Bench(options) => bench::run(&options),
         Task::Init => init::run(),
     }
 }
