@@ -14,6 +14,7 @@ mod init;
 mod interrupt;
 mod process;
 mod servers;
+mod tidy;
 mod workspace;
 
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ struct Cli {
 enum Task {
     /// Start the servers that the tests need and keep them until Ctrl-C
     Servers(servers::Options),
+    /// Check the house rules that compilers do not know (seconds, no network)
+    Tidy,
     /// Run the benchmarks on a PostgreSQL that really writes to disk
     Bench(bench::Options),
     /// Enable the git hooks of this repository
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
 fn perform(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Servers(options) => servers::serve(&options),
+        Task::Tidy => tidy::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Init => init::run(),
     }
