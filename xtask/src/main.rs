@@ -10,10 +10,12 @@
 )]
 
 mod bench;
+mod conform;
 mod init;
 mod interrupt;
 mod process;
 mod servers;
+mod table;
 mod tidy;
 mod workspace;
 
@@ -40,6 +42,8 @@ struct Cli {
 enum Task {
     /// Start the servers that the tests need and keep them until Ctrl-C
     Servers(servers::Options),
+    /// Compare the conformance cases of all stores, area by area
+    Conform(conform::Options),
     /// Check the house rules that compilers do not know (seconds, no network)
     Tidy,
     /// Run the benchmarks on a PostgreSQL that really writes to disk
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
 fn perform(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Servers(options) => servers::serve(&options),
+        Task::Conform(options) => conform::run(&options),
         Task::Tidy => tidy::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Init => init::run(),
