@@ -11,6 +11,7 @@
 
 mod bench;
 mod conform;
+mod gate;
 mod init;
 mod interrupt;
 mod process;
@@ -40,6 +41,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Run the gate: format, lints, tidy, tests on real servers, docs, store parity
+    Test(gate::Options),
     /// Start the servers that the tests need and keep them until Ctrl-C
     Servers(servers::Options),
     /// Compare the conformance cases of all stores, area by area
@@ -68,10 +71,38 @@ fn main() -> ExitCode {
 
 fn perform(task: Task) -> anyhow::Result<()> {
     match task {
+        Task::Test(options) => gate::run(&options),
         Task::Servers(options) => servers::serve(&options),
         Task::Conform(options) => conform::run(&options),
         Task::Tidy => tidy::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Init => init::run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn quick_and_full_exclude_each_other() {
+        let parsed = Cli::try_parse_from(["xtask", "test", "--quick", "--full"]);
+        assert!(parsed.is_err());
+    }
+
+    #[test]
+    fn words_after_two_dashes_are_the_filter() {
+        let cli = Cli::try_parse_from(["xtask", "test", "--full", "--", "claim"]).unwrap();
+        let Task::Test(options) = cli.task else {
+            panic!("not the test task: {cli:?}")
+        };
+        assert_eq!(options.filter, ["claim"]);
     }
 }
