@@ -115,7 +115,7 @@ fn report(parity: &Parity) -> Result<()> {
     }
     problems.iter().for_each(|problem| println!("{problem}"));
     bail!(
-        "the stores differ or fail: {} problems, listed above",
+        "the stores differ or fail (listed above): {}",
         problems.len()
     )
 }

@@ -132,7 +132,7 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     problems.iter().for_each(|problem| println!("{problem}"));
-    bail!("tidy found {} problems, listed above", problems.len())
+    bail!("tidy found problems (listed above): {}", problems.len())
 }
 
 /// A tree of files that exist only in a test.
