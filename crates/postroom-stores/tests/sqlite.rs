@@ -1,5 +1,7 @@
 //! SQLite passes the suite.
 
+#![cfg(feature = "sqlite")]
+
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod sqlite_harness;
 

@@ -1,5 +1,7 @@
 //! Random histories and random transactions: SQLite answers as the reference does.
 
+#![cfg(feature = "sqlite")]
+
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod sqlite_harness;
 

@@ -1,5 +1,7 @@
 //! What is SQLite's own: its schema, its plans, and the ways a transaction can end there.
 
+#![cfg(feature = "sqlite")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
