@@ -1,0 +1,239 @@
+//! `cargo xtask test`: every check in one order, stopped at the first failure.
+//!
+//! A server that is missing is a failure, never a silent skip; only `--only sqlite` and
+//! `--quick` do without, and both say what they left out.
+
+mod suite;
+mod summary;
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use self::suite::Selection;
+use self::summary::Summary;
+use crate::servers::{Durability, Kind, Servers};
+use crate::{conform, process, tidy, workspace};
+
+/// Asks the tests for their long versions.
+const FULL: &str = "POSTROOM_TEST_FULL";
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct Options {
+    /// Only the fast part: format, clippy, tidy, core, SimStore and SQLite tests; no servers
+    #[arg(long, conflicts_with_all = ["full", "only"])]
+    quick: bool,
+    /// Also the long versions of the tests (sets POSTROOM_TEST_FULL=1)
+    #[arg(long, conflicts_with = "only")]
+    full: bool,
+    /// Leave out the tests that need a server; prints which these are
+    #[arg(long, value_name = "STORE")]
+    only: Option<Only>,
+    /// Run only the tests whose names contain one of these words, and no other check
+    #[arg(last = true, value_name = "FILTER")]
+    pub(crate) filter: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Only {
+    Sqlite,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Format,
+    Clippy,
+    Tidy,
+    Servers,
+    Tests,
+    Doctests,
+    Docs,
+    Conform,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::Clippy => "clippy",
+            Self::Tidy => "tidy",
+            Self::Servers => "servers",
+            Self::Tests => "tests",
+            Self::Doctests => "doctests",
+            Self::Docs => "docs",
+            Self::Conform => "conform",
+        }
+    }
+}
+
+/// Runs the gate and prints the summary, also after a failure.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let steps = steps(options);
+    let mut gate = Gate {
+        options,
+        servers: Servers::none(),
+    };
+    let mut summary = Summary::default();
+    let mut result = Ok(());
+    for &step in &steps {
+        println!("\n=== {}", step.name());
+        let begin = Instant::now();
+        result = gate.perform(step);
+        summary.record(step.name(), result.is_ok(), begin.elapsed());
+        if result.is_err() {
+            break;
+        }
+    }
+    drop(gate);
+    for step in &steps[summary.len()..] {
+        summary.skip(step.name());
+    }
+    println!("\n{}", summary.render());
+    result.and(print_left_out(options))
+}
+
+fn steps(options: &Options) -> Vec<Step> {
+    use Step::{Clippy, Conform, Docs, Doctests, Format, Servers, Tests, Tidy};
+    let mut steps = if !options.filter.is_empty() {
+        vec![Servers, Tests]
+    } else if options.quick {
+        vec![Format, Clippy, Tidy, Tests]
+    } else {
+        vec![
+            Format, Clippy, Tidy, Servers, Tests, Doctests, Docs, Conform,
+        ]
+    };
+    if selection(options) != Selection::All {
+        steps.retain(|&step| step != Servers);
+    }
+    steps
+}
+
+fn selection(options: &Options) -> Selection {
+    match options.only {
+        _ if options.quick => Selection::Quick,
+        Some(Only::Sqlite) => Selection::WithoutServers,
+        None => Selection::All,
+    }
+}
+
+fn print_left_out(options: &Options) -> Result<()> {
+    if !options.filter.is_empty() {
+        println!("only a part of the tests ran, and no other check: this is not the gate");
+    }
+    if selection(options) != Selection::All {
+        println!(
+            "{}",
+            suite::left_out(selection(options), &workspace::metadata()?)
+        );
+    }
+    Ok(())
+}
+
+/// The state that steps share.
+struct Gate<'a> {
+    options: &'a Options,
+    servers: Servers,
+}
+
+impl Gate<'_> {
+    fn perform(&mut self, step: Step) -> Result<()> {
+        match step {
+            Step::Format => self.cargo(&["fmt", "--all", "--check"]),
+            Step::Clippy => self.cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+            Step::Tidy => tidy::run(),
+            Step::Servers => self.start_servers(),
+            Step::Tests => self.tests(),
+            Step::Doctests => self.cargo(&["test", "--workspace", "--doc"]),
+            Step::Docs => self.docs(),
+            Step::Conform => conform::compare_lists(),
+        }
+    }
+
+    fn start_servers(&mut self) -> Result<()> {
+        self.servers = Servers::start(Kind::ALL, Durability::Discarded)?;
+        Ok(())
+    }
+
+    fn tests(&self) -> Result<()> {
+        let selection = selection(self.options);
+        let arguments = if suite::has_nextest() {
+            suite::nextest(selection, &self.options.filter)
+        } else {
+            suite::libtest(selection, &self.options.filter, &workspace::metadata()?)
+        };
+        process::run(self.environment(workspace::cargo().args(arguments)))
+    }
+
+    fn docs(&self) -> Result<()> {
+        let mut command = workspace::cargo();
+        command
+            .args(["doc", "--no-deps", "--workspace"])
+            .env("RUSTDOCFLAGS", "-D warnings");
+        process::run(self.environment(&mut command))
+    }
+
+    fn cargo(&self, arguments: &[&str]) -> Result<()> {
+        process::run(self.environment(workspace::cargo().args(arguments)))
+    }
+
+    fn environment<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        if self.options.full {
+            command.env(FULL, "1");
+        }
+        command.envs(self.servers.variables())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gate_has_every_step_in_order() {
+        let names: Vec<_> = steps(&Options::default())
+            .into_iter()
+            .map(Step::name)
+            .collect();
+        let expected = [
+            "format", "clippy", "tidy", "servers", "tests", "doctests", "docs", "conform",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn quick_and_sqlite_start_no_servers() {
+        let quick = Options {
+            quick: true,
+            ..Options::default()
+        };
+        let sqlite = Options {
+            only: Some(Only::Sqlite),
+            ..Options::default()
+        };
+        assert_eq!(
+            steps(&quick),
+            [Step::Format, Step::Clippy, Step::Tidy, Step::Tests]
+        );
+        assert!(!steps(&sqlite).contains(&Step::Servers));
+        assert!(steps(&sqlite).contains(&Step::Conform));
+    }
+
+    #[test]
+    fn filter_runs_tests_only() {
+        let options = Options {
+            filter: vec!["claim".into()],
+            ..Options::default()
+        };
+        assert_eq!(steps(&options), [Step::Servers, Step::Tests]);
+    }
+}
