@@ -179,7 +179,11 @@ fn checked(text: LitStr, name: &str, max: usize, refused: impl Fn(char) -> bool)
 }
 
 /// The `T` of an `Option<T>`, seen by its name as serde and clap do.
-fn option_of(ty: &Type) -> Option<&Type> {
+fn option_of(mut ty: &Type) -> Option<&Type> {
+    // A type that came through a macro is wrapped in a group that nobody sees.
+    while let Type::Group(group) = ty {
+        ty = &group.elem;
+    }
     let Type::Path(path) = ty else { return None };
     let last = path
         .path

@@ -1,1 +1,4 @@
-//! Placeholder until its first content lands.
+//! Postroom.
+
+pub use postroom_core::*;
+pub use postroom_derive::Event;
