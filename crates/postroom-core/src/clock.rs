@@ -34,10 +34,7 @@ impl Timestamp {
     /// The host's clock. Stores use it only where the database has no clock of its own (SQLite).
     #[must_use]
     pub fn host_now() -> Self {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the one place that reads the host's clock"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "the one place that reads the host's clock")]
         Self::from(SystemTime::now())
     }
 
@@ -63,9 +60,7 @@ impl Timestamp {
 /// A duration in whole microseconds that fits every database; longer ones saturate.
 #[must_use]
 pub fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros())
-        .unwrap_or(i64::MAX)
-        .min(Timestamp::FAR_FUTURE.0)
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX).min(Timestamp::FAR_FUTURE.0)
 }
 
 impl From<SystemTime> for Timestamp {
@@ -80,11 +75,7 @@ impl From<SystemTime> for Timestamp {
 impl From<Timestamp> for SystemTime {
     fn from(time: Timestamp) -> Self {
         let distance = Duration::from_micros(time.0.unsigned_abs());
-        if time.0 < 0 {
-            UNIX_EPOCH - distance
-        } else {
-            UNIX_EPOCH + distance
-        }
+        if time.0 < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
     }
 }
 
@@ -147,10 +138,7 @@ impl Default for ManualClock {
 
 /// UUIDv7: time-ordered, monotonic within the process.
 pub(crate) fn ordered_uuid() -> Uuid {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that makes ordered ids"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one place that makes ordered ids")]
     Uuid::now_v7()
 }
 
@@ -180,22 +168,12 @@ mod tests {
 
     #[test]
     fn arithmetic_saturates_instead_of_overflowing() {
-        assert_eq!(
-            Timestamp::from_micros(1).saturating_add(Duration::MAX),
-            Timestamp::FAR_FUTURE
-        );
-        assert_eq!(
-            Timestamp::from_micros(5).since(Timestamp::from_micros(9)),
-            Duration::ZERO
-        );
+        assert_eq!(Timestamp::from_micros(1).saturating_add(Duration::MAX), Timestamp::FAR_FUTURE);
+        assert_eq!(Timestamp::from_micros(5).since(Timestamp::from_micros(9)), Duration::ZERO);
     }
 
     #[test]
     fn jitter_is_a_unit_fraction() {
-        assert!(
-            (0..1_000)
-                .map(|_| random_unit())
-                .all(|unit| (0.0..1.0).contains(&unit))
-        );
+        assert!((0..1_000).map(|_| random_unit()).all(|unit| (0.0..1.0).contains(&unit)));
     }
 }

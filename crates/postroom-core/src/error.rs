@@ -54,12 +54,7 @@ impl Error {
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let transient = matches!(kind, ErrorKind::Contention | ErrorKind::Unavailable);
-        Self(Box::new(Inner {
-            kind,
-            transient,
-            message: message.into(),
-            source: None,
-        }))
+        Self(Box::new(Inner { kind, transient, message: message.into(), source: None }))
     }
 
     /// Adds the error that caused this one.
@@ -78,10 +73,7 @@ impl Error {
 
     /// A breach of a limit: the field, what is allowed, what was given, and the way out.
     pub(crate) fn limit(field: &str, allowed: impl fmt::Display, got: impl fmt::Display) -> Self {
-        Self::new(
-            ErrorKind::Invalid,
-            format!("{field} must be {allowed}, got {got}"),
-        )
+        Self::new(ErrorKind::Invalid, format!("{field} must be {allowed}, got {got}"))
     }
 
     /// What the caller can do about it.
@@ -105,10 +97,7 @@ impl fmt::Display for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn StdError + 'static))
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }
 
@@ -121,20 +110,13 @@ mod tests {
         assert!(Error::new(ErrorKind::Contention, "deadlock").is_transient());
         assert!(Error::new(ErrorKind::Unavailable, "down").is_transient());
         assert!(!Error::new(ErrorKind::RolledBack, "refused").is_transient());
-        assert!(
-            Error::new(ErrorKind::RolledBack, "40001")
-                .transient(true)
-                .is_transient()
-        );
+        assert!(Error::new(ErrorKind::RolledBack, "40001").transient(true).is_transient());
     }
 
     #[test]
     fn display_does_not_repeat_the_source() {
         let error = Error::new(ErrorKind::Database, "claim").with_source("disk on fire");
         assert_eq!(error.to_string(), "claim");
-        assert_eq!(
-            error.source().expect("has a source").to_string(),
-            "disk on fire"
-        );
+        assert_eq!(error.source().expect("has a source").to_string(), "disk on fire");
     }
 }

@@ -48,9 +48,7 @@ impl Headers {
 
     /// All headers by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Whether there is none.
@@ -80,11 +78,8 @@ impl Headers {
     /// `Codec` when it is not an object of strings, `Invalid` when a header breaks a limit.
     pub fn from_json(json: &str) -> Result<Self> {
         let map: BTreeMap<String, String> = serde_json::from_str(json).map_err(|source| {
-            Error::new(
-                crate::ErrorKind::Codec,
-                "headers must be a JSON object of strings",
-            )
-            .with_source(source)
+            Error::new(crate::ErrorKind::Codec, "headers must be a JSON object of strings")
+                .with_source(source)
         })?;
         let mut headers = Self::default();
         for (name, value) in map {
@@ -94,10 +89,7 @@ impl Headers {
     }
 
     fn bytes(&self) -> usize {
-        self.0
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum()
+        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 }
 
@@ -112,11 +104,7 @@ fn check_name(name: &str) -> Result<()> {
     }
     match name.chars().find(|c| !c.is_ascii_graphic()) {
         None => Ok(()),
-        Some(c) => Err(Error::limit(
-            "header name",
-            "visible ASCII",
-            format_args!("{c:?}"),
-        )),
+        Some(c) => Err(Error::limit("header name", "visible ASCII", format_args!("{c:?}"))),
     }
 }
 
@@ -153,10 +141,7 @@ mod tests {
         assert!(of("n", "tab\tand ünïcode").is_ok());
         for bad in ["a\rb", "a\nb", "a\0b"] {
             let error = of("n", bad).expect_err(bad);
-            assert!(
-                error.to_string().contains("value of header \"n\""),
-                "{error}"
-            );
+            assert!(error.to_string().contains("value of header \"n\""), "{error}");
         }
     }
 
@@ -164,12 +149,7 @@ mod tests {
     fn msg_2_all_headers_fit_16_kib_and_not_a_byte_more() {
         assert!(of("n", &"v".repeat(Headers::MAX_BYTES - 1)).is_ok());
         let error = of("n", &"v".repeat(Headers::MAX_BYTES)).expect_err("one too many");
-        assert!(
-            error
-                .to_string()
-                .contains("at most 16384 bytes in all, got 16385"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("at most 16384 bytes in all, got 16385"), "{error}");
     }
 
     #[test]

@@ -70,10 +70,7 @@ uuid_id! {
 impl MessageId {
     /// A new UUIDv7, monotonic within the process.
     #[must_use]
-    #[expect(
-        clippy::new_without_default,
-        reason = "a default id that differs each time surprises"
-    )]
+    #[expect(clippy::new_without_default, reason = "a default id that differs each time surprises")]
     pub fn new() -> Self {
         Self(clock::ordered_uuid())
     }
@@ -189,19 +186,12 @@ mod tests {
         let error = OwnerToken::try_from(Uuid::nil()).expect_err("nil");
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("owner token"));
-        assert!(
-            "00000000-0000-0000-0000-000000000000"
-                .parse::<OwnerToken>()
-                .is_err()
-        );
+        assert!("00000000-0000-0000-0000-000000000000".parse::<OwnerToken>().is_err());
     }
 
     #[test]
     fn a_malformed_id_names_the_field() {
         let error = "order 7".parse::<MessageId>().expect_err("not a uuid");
-        assert_eq!(
-            error.to_string(),
-            "message id must be a UUID, got \"order 7\""
-        );
+        assert_eq!(error.to_string(), "message id must be a UUID, got \"order 7\"");
     }
 }

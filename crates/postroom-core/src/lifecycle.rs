@@ -149,46 +149,28 @@ pub fn settle(outcome: Outcome, attempts: u32, retry: &Retry, unit: f64) -> Sett
     match outcome {
         Outcome::Done => Settlement::Done,
         Outcome::Unstarted => Settlement::Release,
-        Outcome::Permanent(error) => Settlement::Dead {
-            reason: DeadReason::Permanent,
-            counted: true,
-            error: some(error),
-        },
+        Outcome::Permanent(error) => {
+            Settlement::Dead { reason: DeadReason::Permanent, counted: true, error: some(error) }
+        }
         Outcome::Failed(error) => {
             let delay = retry.delay(attempts.saturating_add(1), unit);
             counted_retry(attempts, retry.max_attempts, delay, error)
         }
-        Outcome::RetryAfter {
-            delay,
-            counted: true,
-            error,
-        } => counted_retry(attempts, retry.max_attempts, delay, error),
-        Outcome::RetryAfter {
-            delay,
-            counted: false,
-            error,
-        } => Settlement::Retry {
-            delay,
-            counted: false,
-            error: some(error),
-        },
+        Outcome::RetryAfter { delay, counted: true, error } => {
+            counted_retry(attempts, retry.max_attempts, delay, error)
+        }
+        Outcome::RetryAfter { delay, counted: false, error } => {
+            Settlement::Retry { delay, counted: false, error: some(error) }
+        }
     }
 }
 
 fn counted_retry(attempts: u32, max_attempts: u32, delay: Duration, error: String) -> Settlement {
     let error = some(error);
     if attempts.saturating_add(1) >= max_attempts {
-        Settlement::Dead {
-            reason: DeadReason::Attempts,
-            counted: true,
-            error,
-        }
+        Settlement::Dead { reason: DeadReason::Attempts, counted: true, error }
     } else {
-        Settlement::Retry {
-            delay,
-            counted: true,
-            error,
-        }
+        Settlement::Retry { delay, counted: true, error }
     }
 }
 
@@ -201,17 +183,9 @@ fn some(error: String) -> Option<String> {
 /// The first lost lease is nobody's fault and adds no attempt; every further one does.
 #[must_use]
 pub fn after_lost_lease(attempts: u32, lost: u32, max_attempts: u32) -> LostLease {
-    let attempts = if lost == 0 {
-        attempts
-    } else {
-        attempts.saturating_add(1)
-    };
+    let attempts = if lost == 0 { attempts } else { attempts.saturating_add(1) };
     let dead = lost > 0 && attempts >= max_attempts;
-    LostLease {
-        attempts,
-        lost: lost.saturating_add(1),
-        dead,
-    }
+    LostLease { attempts, lost: lost.saturating_add(1), dead }
 }
 
 /// See [`after_lost_lease`].
@@ -233,10 +207,7 @@ pub const MAX_ERROR_CHARS: usize = 2_000;
 #[must_use]
 pub fn cut_error(error: Option<&str>, max_chars: usize) -> Option<String> {
     let error = error.filter(|text| !text.is_empty())?;
-    let cut = error
-        .char_indices()
-        .nth(max_chars)
-        .map_or(error, |(end, _)| &error[..end]);
+    let cut = error.char_indices().nth(max_chars).map_or(error, |(end, _)| &error[..end]);
     Some(cut.replace('\0', "\u{fffd}"))
 }
 
@@ -245,19 +216,13 @@ mod tests {
     use super::*;
 
     fn retry(max_attempts: u32) -> Retry {
-        Retry {
-            max_attempts,
-            ..Retry::default()
-        }
+        Retry { max_attempts, ..Retry::default() }
     }
 
     #[test]
     fn dsp_7_dead_when_attempts_reach_the_maximum() {
         let fail = || Outcome::Failed("boom".to_owned());
-        assert!(matches!(
-            settle(fail(), 1, &retry(3), 0.5),
-            Settlement::Retry { .. }
-        ));
+        assert!(matches!(settle(fail(), 1, &retry(3), 0.5), Settlement::Retry { .. }));
         assert_eq!(
             settle(fail(), 2, &retry(3), 0.5),
             Settlement::Dead {
@@ -273,16 +238,9 @@ mod tests {
         let dead = settle(Outcome::Permanent(String::new()), 0, &retry(10), 0.5);
         assert_eq!(
             dead,
-            Settlement::Dead {
-                reason: DeadReason::Permanent,
-                counted: true,
-                error: None
-            }
+            Settlement::Dead { reason: DeadReason::Permanent, counted: true, error: None }
         );
-        assert_eq!(
-            settle(Outcome::Unstarted, 9, &retry(10), 0.5),
-            Settlement::Release
-        );
+        assert_eq!(settle(Outcome::Unstarted, 9, &retry(10), 0.5), Settlement::Release);
     }
 
     #[test]
@@ -292,14 +250,8 @@ mod tests {
             counted,
             error: "busy".to_owned(),
         };
-        assert!(matches!(
-            settle(after(false), 99, &retry(3), 0.5),
-            Settlement::Retry { .. }
-        ));
-        assert!(matches!(
-            settle(after(true), 99, &retry(3), 0.5),
-            Settlement::Dead { .. }
-        ));
+        assert!(matches!(settle(after(false), 99, &retry(3), 0.5), Settlement::Retry { .. }));
+        assert!(matches!(settle(after(true), 99, &retry(3), 0.5), Settlement::Dead { .. }));
     }
 
     #[test]
@@ -330,15 +282,9 @@ mod tests {
     fn the_state_machine_has_no_other_arrows() {
         use State::{Dead, Done, Leased, Ready};
         let all = [Ready, Leased, Done, Dead];
-        let arrows = all
-            .iter()
-            .flat_map(|a| all.iter().filter(|b| a.may_become(**b)))
-            .count();
+        let arrows = all.iter().flat_map(|a| all.iter().filter(|b| a.may_become(**b))).count();
         assert_eq!(arrows, 7);
-        assert!(
-            all.iter().all(|next| !Done.may_become(*next)),
-            "done is final"
-        );
+        assert!(all.iter().all(|next| !Done.may_become(*next)), "done is final");
     }
 
     #[test]

@@ -109,11 +109,7 @@ impl Message {
         serde_json::from_slice(&self.0.payload).map_err(|source| {
             Error::new(
                 ErrorKind::Codec,
-                format!(
-                    "payload of {} does not decode as {}",
-                    self.topic(),
-                    type_name::<T>()
-                ),
+                format!("payload of {} does not decode as {}", self.topic(), type_name::<T>()),
             )
             .with_source(source)
         })
@@ -122,10 +118,7 @@ impl Message {
     /// The media type of the payload.
     #[must_use]
     pub fn content_type(&self) -> &str {
-        self.0
-            .content_type
-            .as_ref()
-            .map_or(Self::DEFAULT_CONTENT_TYPE, ContentType::as_str)
+        self.0.content_type.as_ref().map_or(Self::DEFAULT_CONTENT_TYPE, ContentType::as_str)
     }
 
     /// The headers.
@@ -242,17 +235,9 @@ impl Message {
         ] {
             part(text.unwrap_or_default().as_bytes());
         }
-        part(
-            self.idempotency_key()
-                .map_or([0; 16], |key| *key.as_uuid().as_bytes())
-                .as_slice(),
-        );
+        part(self.idempotency_key().map_or([0; 16], |key| *key.as_uuid().as_bytes()).as_slice());
         part(&self.priority().to_be_bytes());
-        for (name, value) in self
-            .headers()
-            .iter()
-            .filter(|(n, _)| !Headers::TRACE.contains(n))
-        {
+        for (name, value) in self.headers().iter().filter(|(n, _)| !Headers::TRACE.contains(n)) {
             part(name.as_bytes());
             part(value.as_bytes());
         }
@@ -265,9 +250,7 @@ impl Message {
             return Ok(self);
         }
         let mut fields = Arc::unwrap_or_clone(self.0);
-        fields
-            .headers
-            .insert(Headers::TRACE[0], &*trace.traceparent)?;
+        fields.headers.insert(Headers::TRACE[0], &*trace.traceparent)?;
         if let Some(state) = &trace.tracestate {
             fields.headers.insert(Headers::TRACE[1], &**state)?;
         }
@@ -300,10 +283,7 @@ impl Lane {
     pub const SLOTS: i16 = 256;
 
     fn of_hash(key_hash: i64) -> Self {
-        Self {
-            slot: i16::from(key_hash.to_be_bytes()[7]),
-            key_hash,
-        }
+        Self { slot: i16::from(key_hash.to_be_bytes()[7]), key_hash }
     }
 }
 
@@ -343,9 +323,7 @@ pub struct MessageBuilder {
 
 impl std::fmt::Debug for Fields {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fields")
-            .field("topic", &self.topic)
-            .finish_non_exhaustive()
+        f.debug_struct("Fields").field("topic", &self.topic).finish_non_exhaustive()
     }
 }
 
@@ -577,15 +555,10 @@ mod tests {
             ("causation_id", 255, |b, t| b.causation_id(t)),
         ];
         for (name, max, set) in fields {
-            assert!(
-                set(Message::builder("t"), "é".repeat(max)).build().is_ok(),
-                "{name}"
-            );
+            assert!(set(Message::builder("t"), "é".repeat(max)).build().is_ok(), "{name}");
             let message = refused(set(Message::builder("t"), "é".repeat(max + 1)));
-            let expected = format!(
-                "{name} must be 1 to {max} characters, got {} characters",
-                max + 1
-            );
+            let expected =
+                format!("{name} must be 1 to {max} characters, got {} characters", max + 1);
             assert_eq!(message, expected);
         }
     }
@@ -610,50 +583,30 @@ mod tests {
 
     #[test]
     fn empty_correlation_and_causation_count_as_none() {
-        let message = Message::builder("t")
-            .correlation_id("")
-            .causation_id("")
-            .build();
+        let message = Message::builder("t").correlation_id("").causation_id("").build();
         let message = message.expect("legal");
-        assert_eq!(
-            (message.correlation_id(), message.causation_id()),
-            (None, None)
-        );
+        assert_eq!((message.correlation_id(), message.causation_id()), (None, None));
     }
 
     #[test]
     fn msg_1_clones_share_the_payload_bytes() {
-        let message = Message::builder("t")
-            .json(&[1, 2, 3])
-            .build()
-            .expect("legal");
-        assert_eq!(
-            message.payload().as_ptr(),
-            message.clone().payload().as_ptr()
-        );
+        let message = Message::builder("t").json(&[1, 2, 3]).build().expect("legal");
+        assert_eq!(message.payload().as_ptr(), message.clone().payload().as_ptr());
         assert_eq!(message.json::<Vec<u8>>().expect("its own JSON"), [1, 2, 3]);
     }
 
     #[test]
     fn msg_3_a_payload_of_another_shape_is_a_codec_error() {
-        let message = Message::builder("order.placed")
-            .payload("[]")
-            .build()
-            .expect("legal");
+        let message = Message::builder("order.placed").payload("[]").build().expect("legal");
         let error = message.json::<u32>().expect_err("not a number");
         assert_eq!(error.kind(), ErrorKind::Codec);
-        assert_eq!(
-            error.to_string(),
-            "payload of order.placed does not decode as u32"
-        );
+        assert_eq!(error.to_string(), "payload of order.placed does not decode as u32");
     }
 
     #[test]
     fn content_ignores_ids_times_and_trace_but_nothing_else() {
         let base = || Message::builder("t").payload("p").header("h", "v");
-        let same = base()
-            .due_after(Duration::from_secs(9))
-            .header("traceparent", "x");
+        let same = base().due_after(Duration::from_secs(9)).header("traceparent", "x");
         let hash = |b: MessageBuilder| b.build().expect("legal").content_hash();
         assert_eq!(hash(base()), hash(same));
         for other in [
@@ -671,9 +624,7 @@ mod tests {
     #[test]
     fn ord_1_the_scope_of_a_lane_is_tenant_and_key_across_topics() {
         let lane = |topic: &str, tenant: &str| {
-            let b = Message::builder(topic)
-                .ordering_key("order-7")
-                .tenant_id(tenant);
+            let b = Message::builder(topic).ordering_key("order-7").tenant_id(tenant);
             b.build().expect("legal").lane().expect("ordered")
         };
         assert_eq!(lane("a", "acme"), lane("b", "acme"));
@@ -683,19 +634,14 @@ mod tests {
 
     #[test]
     fn obs_1_debug_shows_neither_payload_nor_headers() {
-        let message = Message::builder("t")
-            .payload("s3cret")
-            .header("h", "s3cret");
+        let message = Message::builder("t").payload("s3cret").header("h", "s3cret");
         let message = message.build().expect("legal");
         assert!(!format!("{message:?}").contains("s3cret"));
     }
 
     #[test]
     fn msg_5_trace_context_is_added_once() {
-        let context = |id: &str| TraceContext {
-            traceparent: id.to_owned(),
-            tracestate: None,
-        };
+        let context = |id: &str| TraceContext { traceparent: id.to_owned(), tracestate: None };
         let message = Message::builder("t").build().expect("legal");
         let traced = message.traced(&context("first")).expect("legal");
         let again = traced.traced(&context("second")).expect("legal");

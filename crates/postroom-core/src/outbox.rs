@@ -36,10 +36,7 @@ pub struct OutboxConfig {
 
 impl Default for OutboxConfig {
     fn default() -> Self {
-        Self {
-            max_payload_bytes: 1024 * 1024,
-            trace: None,
-        }
+        Self { max_payload_bytes: 1024 * 1024, trace: None }
     }
 }
 
@@ -59,11 +56,9 @@ impl<S: TransactionalStore> Outbox<S> {
     pub const MAX_PAYLOAD_CEILING: usize = 512 * 1024 * 1024;
 
     /// An outbox on this store with default settings.
-    pub fn new(store: impl Into<Arc<S>>) -> Self {
-        Self {
-            store: store.into(),
-            config: Arc::default(),
-        }
+    #[must_use]
+    pub fn new(store: Arc<S>) -> Self {
+        Self { store, config: Arc::default() }
     }
 
     /// The same outbox with other settings.
@@ -109,10 +104,7 @@ impl<S: TransactionalStore> Outbox<S> {
     /// `Invalid` or `Codec` before anything is written; else as [`OutboxTransaction::commit`].
     pub async fn publish(&self, message: impl IntoMessage) -> Result<Published> {
         let published = self.publish_all([message]).await?;
-        published
-            .into_iter()
-            .next()
-            .ok_or_else(|| unreachable("a message without an answer"))
+        published.into_iter().next().ok_or_else(|| unreachable("a message without an answer"))
     }
 
     /// Publishes many in one transaction, committed before this returns.
@@ -144,10 +136,7 @@ impl<S: TransactionalStore> Outbox<S> {
         message: impl IntoMessage,
     ) -> Result<Published> {
         let published = self.publish_all_in(conn, [message]).await?;
-        published
-            .into_iter()
-            .next()
-            .ok_or_else(|| unreachable("a message without an answer"))
+        published.into_iter().next().ok_or_else(|| unreachable("a message without an answer"))
     }
 
     /// Publishes many inside a transaction of the driver, a round trip per 1,000.
@@ -180,10 +169,7 @@ impl<S: TransactionalStore> Outbox<S> {
         &self,
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Vec<Message>> {
-        messages
-            .into_iter()
-            .map(|message| self.check(message))
-            .collect()
+        messages.into_iter().map(|message| self.check(message)).collect()
     }
 
     /// Builds the message and applies the limits that are the outbox's own.
@@ -192,11 +178,7 @@ impl<S: TransactionalStore> Outbox<S> {
         let (bytes, max) = (message.payload().len(), self.config.max_payload_bytes);
         if bytes > max {
             let allowed = format_args!("at most {max} bytes (max_payload_bytes)").to_string();
-            return Err(Error::limit(
-                "payload",
-                allowed,
-                format_args!("{bytes} bytes"),
-            ));
+            return Err(Error::limit("payload", allowed, format_args!("{bytes} bytes")));
         }
         match self.config.trace.as_ref().and_then(|trace| trace()) {
             Some(trace) => message.traced(&trace),
@@ -213,10 +195,7 @@ impl<S: TransactionalStore> Outbox<S> {
         let (firsts, first_of) = distinct(chunk)?;
         let entries: Vec<_> = firsts
             .iter()
-            .map(|message| Entry {
-                message: (*message).clone(),
-                birth: Birth::Ready,
-            })
+            .map(|message| Entry { message: (*message).clone(), birth: Birth::Ready })
             .collect();
         let appended = self.store.append(conn, &entries).await?;
         if appended.len() != entries.len() {
@@ -235,21 +214,13 @@ impl<S: TransactionalStore> Outbox<S> {
 
 fn published(message: &Message, appended: Appended, repeated: bool) -> Published {
     match appended {
-        Appended::Existed(id) => Published {
-            id,
-            work: None,
-            already_existed: true,
-        },
-        Appended::New { .. } if repeated => Published {
-            id: message.id(),
-            work: None,
-            already_existed: true,
-        },
-        Appended::New { work, .. } => Published {
-            id: message.id(),
-            work: Some(work),
-            already_existed: false,
-        },
+        Appended::Existed(id) => Published { id, work: None, already_existed: true },
+        Appended::New { .. } if repeated => {
+            Published { id: message.id(), work: None, already_existed: true }
+        }
+        Appended::New { work, .. } => {
+            Published { id: message.id(), work: Some(work), already_existed: false }
+        }
     }
 }
 
@@ -260,9 +231,7 @@ fn distinct(chunk: &[Message]) -> Result<(Vec<&Message>, Vec<usize>)> {
     let mut by_id: HashMap<MessageId, usize> = HashMap::with_capacity(chunk.len());
     let mut first_of = Vec::with_capacity(chunk.len());
     for message in chunk {
-        let key = message
-            .idempotency_key()
-            .map(|key| key.scoped(message.tenant_id()));
+        let key = message.idempotency_key().map(|key| key.scoped(message.tenant_id()));
         if let Some(&first) = key.and_then(|key| by_key.get(&key)) {
             first_of.push(first);
             continue;
@@ -301,18 +270,13 @@ pub(crate) fn chunk_len(messages: &[Message]) -> usize {
 
 impl<S> Clone for Outbox<S> {
     fn clone(&self) -> Self {
-        Self {
-            store: Arc::clone(&self.store),
-            config: Arc::clone(&self.config),
-        }
+        Self { store: Arc::clone(&self.store), config: Arc::clone(&self.config) }
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for Outbox<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbox")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
+        f.debug_struct("Outbox").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
@@ -330,10 +294,7 @@ mod tests {
     use super::*;
 
     fn message(payload_bytes: usize) -> Message {
-        Message::builder("t")
-            .payload(vec![0; payload_bytes])
-            .build()
-            .expect("legal")
+        Message::builder("t").payload(vec![0; payload_bytes]).build().expect("legal")
     }
 
     #[test]
@@ -348,10 +309,7 @@ mod tests {
     fn pub_6_repeated_keys_and_ids_are_resolved_in_memory() {
         let keyed = |n: u128| {
             let key = uuid::Uuid::from_u128(n);
-            Message::builder("t")
-                .idempotency_key(key)
-                .build()
-                .expect("legal")
+            Message::builder("t").idempotency_key(key).build().expect("legal")
         };
         let same = message(3);
         let chunk = [keyed(1), keyed(2), keyed(1), same.clone(), same];
@@ -363,11 +321,7 @@ mod tests {
     fn pub_6_one_id_with_two_contents_is_refused() {
         let id = MessageId::new();
         let of = |payload: &'static str| {
-            Message::builder("t")
-                .id(id)
-                .payload(payload)
-                .build()
-                .expect("legal")
+            Message::builder("t").id(id).payload(payload).build().expect("legal")
         };
         let error = distinct(&[of("a"), of("b")]).expect_err("taken");
         assert_eq!(error.kind(), ErrorKind::IdTaken);

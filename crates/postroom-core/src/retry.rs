@@ -48,9 +48,9 @@ impl Retry {
     pub fn delay(&self, k: u32, unit: f64) -> Duration {
         let k = k.max(1);
         let delay = match &self.backoff {
-            Backoff::Exponential { base, cap } => doubled(*base, k - 1)
-                .min(*cap)
-                .mul_f64(0.5 + unit.clamp(0.0, 1.0)),
+            Backoff::Exponential { base, cap } => {
+                doubled(*base, k - 1).min(*cap).mul_f64(0.5 + unit.clamp(0.0, 1.0))
+            }
             Backoff::PowersOfTwo => doubled(Duration::from_secs(1), k).min(Duration::from_secs(60)),
             Backoff::Fixed(delay) => *delay,
             Backoff::Custom(delay) => delay(k),
@@ -83,11 +83,9 @@ impl Default for Retry {
 impl fmt::Debug for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exponential { base, cap } => f
-                .debug_struct("Exponential")
-                .field("base", base)
-                .field("cap", cap)
-                .finish(),
+            Self::Exponential { base, cap } => {
+                f.debug_struct("Exponential").field("base", base).field("cap", cap).finish()
+            }
             Self::PowersOfTwo => f.write_str("PowersOfTwo"),
             Self::Fixed(delay) => f.debug_tuple("Fixed").field(delay).finish(),
             Self::Custom(_) => f.write_str("Custom"),
@@ -102,19 +100,15 @@ mod tests {
     use super::*;
 
     fn of(backoff: Backoff) -> Retry {
-        Retry {
-            backoff,
-            ..Retry::default()
-        }
+        Retry { backoff, ..Retry::default() }
     }
 
     #[test]
     fn dsp_7_the_delay_doubles_up_to_the_cap() {
         let retry = Retry::default();
         let millis: Vec<_> = (1..=12).map(|k| retry.delay(k, 0.5).as_millis()).collect();
-        let expected = [
-            200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 60_000, 60_000, 60_000,
-        ];
+        let expected =
+            [200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 60_000, 60_000, 60_000];
         assert_eq!(millis, expected);
     }
 
@@ -134,16 +128,9 @@ mod tests {
 
     #[test]
     fn dsp_7_fixed_and_custom_do_as_told_but_never_zero() {
-        assert_eq!(
-            of(Backoff::Fixed(Duration::from_secs(3)))
-                .delay(9, 0.0)
-                .as_secs(),
-            3
-        );
+        assert_eq!(of(Backoff::Fixed(Duration::from_secs(3))).delay(9, 0.0).as_secs(), 3);
         assert!(of(Backoff::Fixed(Duration::ZERO)).delay(1, 0.0) > Duration::ZERO);
-        let squares = of(Backoff::Custom(Arc::new(|k| {
-            Duration::from_secs((k * k).into())
-        })));
+        let squares = of(Backoff::Custom(Arc::new(|k| Duration::from_secs((k * k).into()))));
         assert_eq!(squares.delay(5, 0.0).as_secs(), 25);
     }
 

@@ -176,20 +176,10 @@ impl Claim {
     /// `Invalid` when the lease or the batch is zero or out of bounds.
     pub fn new(owner: OwnerToken, lease: Duration, batch: u32) -> Result<Self> {
         if batch == 0 || batch > Self::MAX_BATCH {
-            return Err(Error::limit(
-                "batch",
-                format_args!("1 to {}", Self::MAX_BATCH),
-                batch,
-            ));
+            return Err(Error::limit("batch", format_args!("1 to {}", Self::MAX_BATCH), batch));
         }
         check_lease(lease)?;
-        Ok(Self {
-            owner,
-            lease,
-            batch,
-            suspects: 1,
-            max_attempts: 10,
-        })
+        Ok(Self { owner, lease, batch, suspects: 1, max_attempts: 10 })
     }
 
     /// The largest batch.
@@ -321,12 +311,7 @@ pub struct Purge {
 impl Default for Purge {
     fn default() -> Self {
         let month = Duration::from_hours(30 * 24);
-        Self {
-            done: Some(month),
-            dead: None,
-            keys: Some(month),
-            limit: 1_000,
-        }
+        Self { done: Some(month), dead: None, keys: Some(month), limit: 1_000 }
     }
 }
 
@@ -408,13 +393,7 @@ pub struct List {
 
 impl Default for List {
     fn default() -> Self {
-        Self {
-            status: None,
-            topic: None,
-            tenant: None,
-            before: None,
-            limit: 50,
-        }
+        Self { status: None, topic: None, tenant: None, before: None, limit: 50 }
     }
 }
 

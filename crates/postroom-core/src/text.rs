@@ -36,10 +36,7 @@ fn parse(field: &str, max: usize, allowed: Allowed, text: String) -> Result<Stri
                 Allowed::NoControl => "free of control characters",
                 Allowed::NoNul => "free of NUL characters",
             },
-            format_args!(
-                "{:?} at character {at}",
-                text.chars().nth(at).unwrap_or_default()
-            ),
+            format_args!("{:?} at character {at}", text.chars().nth(at).unwrap_or_default()),
         )),
     }
 }
@@ -131,10 +128,7 @@ mod tests {
     fn msg_2_a_topic_of_255_characters_passes_and_256_does_not() {
         assert!(Topic::new("ä".repeat(255)).is_ok());
         let error = Topic::new("ä".repeat(256)).expect_err("too long");
-        assert_eq!(
-            error.to_string(),
-            "topic must be 1 to 255 characters, got 256 characters"
-        );
+        assert_eq!(error.to_string(), "topic must be 1 to 255 characters, got 256 characters");
         assert!(Topic::new("").is_err());
     }
 
@@ -142,12 +136,7 @@ mod tests {
     fn msg_2_control_characters_are_refused_where_protocols_carry_the_text() {
         for bad in ["order\nplaced", "order\u{7f}", "\0", "a\u{85}b"] {
             let error = Topic::new(bad).expect_err(bad);
-            assert!(
-                error
-                    .to_string()
-                    .starts_with("topic must be free of control"),
-                "{error}"
-            );
+            assert!(error.to_string().starts_with("topic must be free of control"), "{error}");
         }
         assert!(TenantId::new("line\nbreak").is_ok());
         assert!(TenantId::new("nul\0").is_err());

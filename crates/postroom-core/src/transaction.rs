@@ -57,11 +57,7 @@ where
     T: StoreTransaction<Conn = S::Conn>,
 {
     pub(crate) fn new(outbox: Outbox<S>, tx: T) -> Self {
-        Self {
-            outbox,
-            staging: Staging::default(),
-            tx,
-        }
+        Self { outbox, staging: Staging::default(), tx }
     }
 
     /// The connection, for your own statements.
@@ -93,11 +89,7 @@ where
     /// As the database says; then nothing changed.
     pub async fn savepoint(&mut self) -> Result<Savepoint<'_, S, T::Nested<'_>>> {
         let tx = self.tx.savepoint().await?;
-        Ok(Savepoint {
-            outbox: &self.outbox,
-            scope: Scope::new(&mut self.staging),
-            tx,
-        })
+        Ok(Savepoint { outbox: &self.outbox, scope: Scope::new(&mut self.staging), tx })
     }
 
     /// Writes what is staged now, for callers who want to know about duplicates before they commit.
@@ -124,11 +116,7 @@ where
     /// # Cancel safety
     /// Dropping the future leaves the outcome unknown; no hook runs then.
     pub async fn commit(self) -> Result<Committed> {
-        let Self {
-            outbox,
-            mut staging,
-            mut tx,
-        } = self;
+        let Self { outbox, mut staging, mut tx } = self;
         if let Err(error) = staging.flush(&outbox, &mut tx).await {
             // The error that led here is the one to report; a failed rollback ends the connection.
             let _ = tx.rollback().await;
@@ -137,9 +125,7 @@ where
         let hooks = staging.disarm();
         match tx.commit().await {
             Ok(()) => {
-                let committed = Committed {
-                    published: std::mem::take(&mut staging.written),
-                };
+                let committed = Committed { published: std::mem::take(&mut staging.written) };
                 if !committed.published.is_empty() {
                     outbox.wake();
                 }
@@ -199,11 +185,7 @@ where
     /// As the database says; then nothing changed.
     pub async fn savepoint(&mut self) -> Result<Savepoint<'_, S, T::Nested<'_>>> {
         let tx = self.tx.savepoint().await?;
-        Ok(Savepoint {
-            outbox: self.outbox,
-            scope: Scope::new(self.scope.staging),
-            tx,
-        })
+        Ok(Savepoint { outbox: self.outbox, scope: Scope::new(self.scope.staging), tx })
     }
 
     /// Writes what is staged now; see [`OutboxTransaction::flush`].
@@ -254,9 +236,7 @@ struct Hooks {
 
 impl Hooks {
     fn committed(self, committed: &Committed) {
-        self.after_commit
-            .into_iter()
-            .for_each(|hook| hook(committed));
+        self.after_commit.into_iter().for_each(|hook| hook(committed));
     }
 
     fn rolled_back(self) {
@@ -300,9 +280,7 @@ fn as_rolled_back(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Contention => {
             let message = "the database chose this transaction to roll back; run it again";
-            Error::new(ErrorKind::RolledBack, message)
-                .transient(true)
-                .with_source(error)
+            Error::new(ErrorKind::RolledBack, message).transient(true).with_source(error)
         }
         _ => error,
     }
@@ -348,10 +326,7 @@ impl Drop for Scope<'_> {
         self.staging.staged = std::mem::take(&mut self.staged);
         self.staging.written.truncate(self.written);
         self.staging.after_commit.truncate(self.after_commit);
-        self.staging
-            .after_rollback
-            .drain(self.after_rollback..)
-            .for_each(|hook| hook());
+        self.staging.after_rollback.drain(self.after_rollback..).for_each(|hook| hook());
     }
 }
 
@@ -375,8 +350,6 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let staged = self.scope.staging.staged.len();
-        f.debug_struct("Savepoint")
-            .field("staged", &staged)
-            .finish_non_exhaustive()
+        f.debug_struct("Savepoint").field("staged", &staged).finish_non_exhaustive()
     }
 }

@@ -46,11 +46,7 @@ impl WorkQueue {
     /// A queue on this store with the default retry policy.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self {
-            store,
-            retry: Retry::default(),
-            max_error_chars: MAX_ERROR_CHARS,
-        }
+        Self { store, retry: Retry::default(), max_error_chars: MAX_ERROR_CHARS }
     }
 
     /// Another retry policy.
@@ -115,10 +111,7 @@ impl WorkQueue {
         let settlements = items.iter().map(|item| {
             let outcome = Outcome::Failed(error.to_owned());
             let unit = clock::random_unit();
-            (
-                item.lease,
-                lifecycle::settle(outcome, item.attempts, &self.retry, unit),
-            )
+            (item.lease, lifecycle::settle(outcome, item.attempts, &self.retry, unit))
         });
         self.settle(owner, settlements.collect()).await
     }
@@ -135,25 +128,10 @@ impl WorkQueue {
         error: &str,
     ) -> Result<Settled> {
         if delay < Duration::from_micros(1) {
-            return Err(Error::limit(
-                "delay",
-                "more than 0",
-                format_args!("{delay:?}"),
-            ));
+            return Err(Error::limit("delay", "more than 0", format_args!("{delay:?}")));
         }
         let error = Some(error.to_owned());
-        self.settle(
-            owner,
-            with(
-                leases,
-                &Settlement::Retry {
-                    delay,
-                    counted: true,
-                    error,
-                },
-            ),
-        )
-        .await
+        self.settle(owner, with(leases, &Settlement::Retry { delay, counted: true, error })).await
     }
 
     /// Will never work: dead.
@@ -199,11 +177,7 @@ impl WorkQueue {
                 // The answer may have been lost after the effect: what does not apply now may have
                 // applied then.
                 let settled = again_on_contention(|| self.store.settle(owner, &items)).await?;
-                Ok(Settled {
-                    unknown: settled.lost,
-                    lost: Vec::new(),
-                    ..settled
-                })
+                Ok(Settled { unknown: settled.lost, lost: Vec::new(), ..settled })
             }
             answer => answer,
         }
@@ -221,11 +195,7 @@ impl WorkQueue {
     ) -> Result<Settled> {
         check_lease(lease)?;
         let mut seen = HashSet::new();
-        let leases: Vec<_> = leases
-            .iter()
-            .copied()
-            .filter(|lease| seen.insert(*lease))
-            .collect();
+        let leases: Vec<_> = leases.iter().copied().filter(|lease| seen.insert(*lease)).collect();
         if leases.is_empty() {
             return Ok(Settled::default());
         }
@@ -253,43 +223,26 @@ impl WorkQueue {
     fn prepared(&self, items: Vec<(Lease, Settlement)>) -> Vec<(Lease, Settlement)> {
         let mut seen = HashSet::with_capacity(items.len());
         let first = items.into_iter().filter(|(lease, _)| seen.insert(*lease));
-        first
-            .map(|(lease, settlement)| (lease, self.cut(settlement)))
-            .collect()
+        first.map(|(lease, settlement)| (lease, self.cut(settlement))).collect()
     }
 
     fn cut(&self, settlement: Settlement) -> Settlement {
         let cut =
             |error: Option<String>| lifecycle::cut_error(error.as_deref(), self.max_error_chars);
         match settlement {
-            Settlement::Retry {
-                delay,
-                counted,
-                error,
-            } => Settlement::Retry {
-                delay,
-                counted,
-                error: cut(error),
-            },
-            Settlement::Dead {
-                reason,
-                counted,
-                error,
-            } => Settlement::Dead {
-                reason,
-                counted,
-                error: cut(error),
-            },
+            Settlement::Retry { delay, counted, error } => {
+                Settlement::Retry { delay, counted, error: cut(error) }
+            }
+            Settlement::Dead { reason, counted, error } => {
+                Settlement::Dead { reason, counted, error: cut(error) }
+            }
             other => other,
         }
     }
 }
 
 fn with(leases: &[Lease], settlement: &Settlement) -> Vec<(Lease, Settlement)> {
-    leases
-        .iter()
-        .map(|lease| (*lease, settlement.clone()))
-        .collect()
+    leases.iter().map(|lease| (*lease, settlement.clone())).collect()
 }
 
 fn check_limit(limit: u32) -> Result<()> {
@@ -316,8 +269,6 @@ where
 
 impl fmt::Debug for WorkQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
+        f.debug_struct("WorkQueue").field("store", &self.store).finish_non_exhaustive()
     }
 }

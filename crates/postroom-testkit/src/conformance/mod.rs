@@ -1,0 +1,225 @@
+//! The conformance suite: each case is a generic function; [`store_conformance!`] makes it a named test.
+//!
+//! A store is done when its column equals the others'. To add a case, write the function and one line
+//! in the list below; every store has it then.
+
+use postroom_core::MessageId;
+use postroom_core::store::{AdminStore, Detail, Stats};
+
+use crate::harness::{Env, Harness};
+
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod admin;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod claim;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod idempotency;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod lease;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod publish;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod retention;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod settle;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod transaction;
+
+async fn get<H: Harness>(env: &Env<H>, id: MessageId) -> Option<Detail> {
+    env.store().get(id).await.expect("get")
+}
+
+async fn stats<H: Harness>(env: &Env<H>) -> Stats {
+    env.store().stats().await.expect("stats")
+}
+
+/// Writes the macro that writes the tests, from one list.
+macro_rules! suite {
+    ($d:tt $($area:ident: $($module:ident)::+, keep_done = $keep:literal { $($case:ident,)* })*) => {
+        /// Makes every conformance case a test named `conformance::<area>::<case>` for this harness.
+        #[macro_export]
+        macro_rules! store_conformance {
+            ($d harness:ty) => {
+                mod conformance {
+                    #[allow(unused_imports, reason = "the harness may be named by a full path")]
+                    use super::*;
+                    $(mod $area {
+                        #[allow(unused_imports, reason = "see above")]
+                        use super::*;
+                        use $crate::conformance::$($module)::+ as cases;
+                        $(
+                            #[test]
+                            fn $case() {
+                                let options = $crate::Options { keep_done: $keep };
+                                $crate::run::<$d harness, _>(options, cases::$case);
+                            }
+                        )*
+                    })*
+                }
+            };
+        }
+    };
+}
+
+suite! { $
+    publish: publish, keep_done = true {
+        pub_1_atomicity,
+        pub_1_commit_makes_both_rows_visible,
+        pub_1_a_dropped_transaction_leaves_nothing,
+        pub_2_standalone_publish_is_committed_when_it_returns,
+        pub_4_a_plain_driver_transaction_publishes_too,
+        pub_4_its_rollback_takes_the_message_along,
+        pub_1_without_a_transaction_it_is_refused,
+        pub_7_ten_thousand_in_one_call,
+        pub_7_bulk_keeps_publish_order,
+        msg_1_every_field_comes_back_as_it_went_in,
+        msg_what_was_left_out_gets_its_default,
+        msg_an_ordered_message_keeps_its_key,
+        msg_bytes_that_are_not_text_are_legal,
+        msg_topics_differ_by_case_and_by_trailing_space,
+        msg_2_every_field_at_its_limit_is_stored,
+        msg_2_a_payload_of_exactly_the_limit_passes,
+        msg_2_a_breach_names_the_limit_and_leaves_the_transaction_usable,
+        msg_2_one_bad_message_in_a_bulk_writes_none,
+        msg_2_the_payload_limit_can_be_configured,
+        sec_1_hostile_text_is_data,
+        due_in_the_past_counts_as_now,
+        due_later_waits_for_its_time,
+        due_after_counts_from_the_databases_time,
+        dsp_2_a_row_born_leased_is_nobody_elses,
+        dsp_2_its_lease_runs_out_like_any_other,
+        dsp_2_due_later_and_ordered_are_born_ready_all_the_same,
+    }
+    transaction: transaction, keep_done = true {
+        pub_3_an_empty_transaction_commits,
+        pub_3_a_rolled_back_savepoint_takes_its_messages_along,
+        pub_3_a_released_savepoint_keeps_them,
+        pub_3_a_dropped_savepoint_is_rolled_back,
+        pub_3_savepoints_nest,
+        pub_3_an_outer_rollback_takes_released_ones_along,
+        pub_3_a_flush_inside_a_rolled_back_savepoint_loses_nothing,
+        pub_3_publish_order_holds_across_flushes_and_savepoints,
+        pub_3_flush_tells_about_duplicates_before_the_commit,
+        pub_5_an_item_that_does_not_serialise_leaves_the_others_staged,
+        pub_3_hooks_run_after_a_commit,
+        pub_3_hooks_run_after_a_rollback_and_after_a_drop,
+        pub_3_hooks_of_a_savepoint_share_its_fate,
+        pub_10_publishing_needs_no_dispatcher,
+    }
+    idempotency: idempotency, keep_done = true {
+        pub_6_a_duplicate_is_success_with_the_first_id,
+        pub_6_the_same_key_of_another_tenant_is_a_new_message,
+        pub_6_no_tenant_is_a_scope_of_its_own,
+        pub_6_a_duplicate_does_not_poison_the_transaction,
+        pub_6_racing_publishers_leave_one_row,
+        pub_6_duplicates_within_one_flush,
+        pub_6_duplicates_across_the_chunks_of_a_bulk,
+        pub_6_a_key_that_was_rolled_back_is_free,
+        pub_6_a_key_outlives_the_delivery_of_its_message,
+        pub_6_the_same_message_again_already_existed,
+        pub_6_an_id_with_other_content_is_taken,
+        pub_6_an_id_is_taken_across_tenants,
+        pub_6_a_taken_id_in_a_bulk_writes_nothing_of_it,
+        pub_6_a_taken_id_gives_its_own_key_back,
+        pub_6_the_key_decides_before_the_id,
+        pub_11_with_a_key_a_retry_after_an_unknown_commit_is_safe,
+        pub_6_a_duplicate_of_what_this_transaction_wrote,
+    }
+    claim: claim, keep_done = true {
+        wq_1_a_claim_leases_what_is_ready,
+        wq_1_nothing_ready_is_an_empty_answer,
+        wq_1_the_batch_is_a_limit,
+        wq_1_oldest_first,
+        wq_1_a_live_lease_is_not_given_twice,
+        wq_1_two_claimers_get_disjoint_batches,
+        wq_1_sixteen_claimers_get_disjoint_batches,
+        wq_1_done_and_dead_are_never_claimed,
+        wq_2_bad_arguments_are_refused,
+        wq_8_an_expired_lease_is_taken_over,
+        wq_8_the_first_lost_lease_counts_no_attempt_and_the_second_does,
+        wq_8_a_killer_is_dead_after_max_plus_one_runs,
+        wq_8_a_claim_takes_one_suspect_unless_asked_for_more,
+        wq_8_suspects_do_not_starve_the_others,
+        wq_8_a_suspect_that_failed_is_still_a_suspect,
+        wq_8_a_takeover_is_in_the_history,
+        priority_higher_first_then_oldest,
+        priority_holds_within_a_small_batch,
+        priority_counts_for_what_came_due_too,
+        due_what_waited_longest_comes_first,
+        wq_1_an_expired_message_is_dead_and_never_returned,
+        wq_1_expiry_is_exact,
+        wq_1_what_expires_while_it_waits_is_dead_too,
+        wq_1_a_live_lease_is_not_ended_by_expiry,
+        wq_1_an_undecodable_row_dies_alone,
+        wq_1_each_claim_has_a_token_of_its_own,
+        wq_11_the_same_backlog_is_claimed_in_full_by_small_batches,
+    }
+    settle: settle, keep_done = true {
+        wq_3_ack_makes_it_done,
+        wq_3_ack_clears_the_error_and_keeps_the_history,
+        wq_3_what_is_not_mine_is_ignored_and_reported,
+        wq_3_a_second_ack_is_ignored,
+        wq_3_repeated_items_count_once,
+        wq_3_an_empty_list_touches_nothing,
+        wq_4_a_stale_token_can_not_settle_even_for_the_same_owner,
+        wq_4_an_expired_lease_that_nobody_took_still_settles,
+        wq_5_abandon_counts_and_waits_by_the_policy,
+        wq_5_the_default_policy_backs_off_exponentially,
+        dsp_7_the_last_attempt_makes_it_dead,
+        wq_5_a_given_delay_must_be_more_than_zero,
+        wq_5_release_costs_nothing,
+        wq_5_a_released_suspect_stays_one,
+        wq_6_fail_makes_it_dead_with_its_error,
+        wq_6_errors_are_cut_at_a_character_boundary,
+        wq_6_an_empty_error_is_none_and_nul_is_no_trouble,
+        wq_10_mixed_outcomes_settle_in_one_call,
+        dsp_5_an_uncounted_retry_waits_without_an_attempt,
+        wq_5_a_retry_keeps_priority_and_expiry,
+        wq_5_history_has_one_row_per_bad_attempt,
+        wq_10_a_thousand_settle_in_one_call,
+        wq_4_sixteen_rivals_settle_an_item_once,
+    }
+    lease: lease, keep_done = true {
+        wq_7_renew_extends_a_lease,
+        wq_7_an_expired_lease_is_not_renewed,
+        wq_7_foreign_and_stale_leases_are_not_renewed,
+        wq_2_a_renewal_for_no_time_is_refused,
+        wq_8_reap_returns_expired_leases_to_ready,
+        wq_8_reap_leaves_live_leases_and_settled_items_alone,
+        wq_8_reaped_past_the_maximum_is_dead,
+        wq_8_reap_works_in_bounded_batches,
+        wq_1_reap_makes_expired_messages_dead,
+        wq_4_a_reaped_lease_can_not_settle,
+        wq_8_a_lost_lease_is_counted_once,
+        wq_8_reaped_items_are_suspects,
+        wq_2_reap_and_purge_need_a_limit,
+        wq_8_reaping_and_settling_at_once_never_reopen_a_done_item,
+    }
+    retention: retention, keep_done = true {
+        ret_1_done_messages_go_after_their_time,
+        ret_1_live_messages_are_never_purged,
+        ret_1_dead_letters_are_kept_unless_asked,
+        ret_1_purge_works_in_chunks,
+        ret_1_a_purged_message_is_gone_with_its_history,
+        ret_1_the_key_of_a_live_message_is_never_purged,
+        ret_1_the_key_of_a_dead_letter_is_never_purged,
+        ret_1_a_keys_time_starts_when_its_message_is_settled,
+        ret_1_a_key_can_outlive_its_purged_message,
+    }
+    no_history: retention::none, keep_done = false {
+        ret_1_an_acknowledged_message_is_deleted,
+        ret_1_a_dead_letter_is_kept_all_the_same,
+        ret_1_the_key_still_dedupes_for_its_own_time,
+        ret_1_the_same_keyed_message_again_already_existed,
+        ret_1_history_goes_with_the_message,
+    }
+    admin: admin, keep_done = true {
+        adm_1_newest_first_page_by_page,
+        adm_1_filter_by_status,
+        adm_1_filter_by_topic_and_tenant,
+        adm_1_an_unknown_message_is_none,
+        adm_1_stats_count_each_state,
+        adm_1_stats_of_an_empty_store,
+        sch_1_migrating_twice_changes_nothing,
+    }
+}

@@ -1,0 +1,125 @@
+//! The people's half of the in-memory store.
+
+use postroom_core::lifecycle;
+use postroom_core::store::{AdminStore, BoxFuture, Detail, List, Migrated, Record, Stats, Status};
+use postroom_core::{MessageId, Result, TenantId, Timestamp, WorkId};
+
+use super::SimStore;
+use super::state::{Row, State};
+
+impl AdminStore for SimStore {
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>> {
+        Box::pin(async move {
+            let state = self.state.lock().await;
+            let mut records: Vec<_> = state
+                .messages
+                .keys()
+                .filter_map(|seq| record(&state, *seq))
+                .filter(|record| matches(record, list))
+                .collect();
+            records.sort_by_key(|record| std::cmp::Reverse(record.id));
+            records.truncate(list.limit as usize);
+            Ok(records)
+        })
+    }
+
+    fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>> {
+        Box::pin(async move {
+            let state = self.state.lock().await;
+            let record = state.by_id.get(&id).and_then(|seq| record(&state, *seq));
+            let history = state.attempts.get(&id).cloned().unwrap_or_default();
+            Ok(record.map(|record| Detail { record, history }))
+        })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
+        Box::pin(async move {
+            let state = self.state.lock().await;
+            Ok(stats(&state, self.clock.now()))
+        })
+    }
+
+    fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {
+        Box::pin(async { Ok(Migrated { from: 1, to: 1 }) })
+    }
+
+    fn check_schema(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn record(state: &State, seq: i64) -> Option<Record> {
+    let stored = state.messages.get(&seq)?;
+    let settled = state.settled.get(&seq);
+    let row = state.queue.get(&seq).or_else(|| state.parked.get(&seq));
+    let held = row.and_then(|row| row.held);
+    let id = stored.message.id();
+    let counters = settled.map(|row| (row.attempts, row.lost));
+    let (attempts, lost) = counters.or(row.map(|row| (row.attempts, row.lost)))?;
+    let status = match settled {
+        Some(row) if row.reason.is_none() => lifecycle::State::Done,
+        Some(_) => lifecycle::State::Dead,
+        None if held.is_some() => lifecycle::State::Leased,
+        None => lifecycle::State::Ready,
+    };
+    let last = state.attempts.get(&id).and_then(|attempts| attempts.last());
+    Some(Record {
+        message: (!state.undecodable.contains(&seq)).then(|| stored.message.clone()),
+        id,
+        work: WorkId::new(seq),
+        topic: stored.message.topic().to_string(),
+        tenant_id: stored.message.tenant_id().map(TenantId::to_string),
+        state: status,
+        reason: settled.and_then(|row| row.reason),
+        created_at: stored.created_at,
+        attempts,
+        lost,
+        next_attempt_at: row.and_then(|row| row.wake_at),
+        locked_until: held.map(|held| held.until),
+        owner: held.map(|held| held.owner),
+        last_error: last
+            .filter(|_| status != lifecycle::State::Done)
+            .and_then(|attempt| attempt.error.clone()),
+        processed_at: settled.map(|row| row.at),
+        processed_by: settled.and_then(|row| row.by),
+    })
+}
+
+fn matches(record: &Record, list: &List) -> bool {
+    use lifecycle::State;
+    let status = list.status.is_none_or(|status| match status {
+        Status::Pending => record.state == State::Ready,
+        Status::Failed => record.state == State::Ready && record.attempts > 0,
+        Status::Leased => record.state == State::Leased,
+        Status::Done => record.state == State::Done,
+        Status::Dead => record.state == State::Dead,
+    });
+    status
+        && list.topic.as_ref().is_none_or(|topic| *topic == record.topic)
+        && list.tenant.as_ref().is_none_or(|tenant| record.tenant_id.as_ref() == Some(tenant))
+        && list.before.is_none_or(|before| record.id < before)
+}
+
+fn stats(state: &State, now: Timestamp) -> Stats {
+    let is_due = |row: &Row| row.wake_at.is_none_or(|at| at <= now);
+    let mut stats = Stats::default();
+    let mut oldest = None;
+    for (seq, row) in state.queue.iter().chain(&state.parked) {
+        if row.held.is_some() {
+            stats.leased += 1;
+            continue;
+        }
+        stats.failed += u64::from(row.attempts > 0);
+        if is_due(row) {
+            stats.ready += 1;
+            let created = state.messages[seq].created_at;
+            oldest = Some(oldest.map_or(created, |at: Timestamp| at.min(created)));
+        } else {
+            stats.waiting += 1;
+        }
+    }
+    stats.dead = state.settled.values().filter(|row| row.reason.is_some()).count() as u64;
+    stats.done = state.settled.len() as u64 - stats.dead;
+    stats.oldest_ready = oldest.map(|at| now.since(at));
+    stats
+}

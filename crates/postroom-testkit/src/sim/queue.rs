@@ -1,0 +1,305 @@
+//! Every rule of the queue, in plain Rust.
+//!
+//! This is the reference: the SQL stores are compared with it, operation by operation.
+
+use std::time::Duration;
+
+use postroom_core::lifecycle::{self, DeadReason, Settlement};
+use postroom_core::store::{Attempt, Claim, Claimed, Purge, Purged, Reaped, Settled, WorkItem};
+use postroom_core::{Lease, LeaseToken, OwnerToken, Timestamp, WorkId};
+
+use super::state::{Held, Key, Row, SettledRow, State};
+
+impl State {
+    /// Ordered rows are left to the owners of their slots.
+    pub(crate) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Claimed {
+        let mut suspects = claim.max_suspects();
+        let mut picked = Vec::new();
+        for (seq, suspect) in self.eligible(now) {
+            if picked.len() == claim.batch() as usize {
+                break;
+            }
+            if suspect {
+                if suspects == 0 {
+                    continue;
+                }
+                suspects -= 1;
+            }
+            picked.push(seq);
+        }
+        let token = LeaseToken::random();
+        let mut claimed = Claimed::default();
+        for seq in picked {
+            match self.lease(seq, claim, token, now) {
+                Some(item) => claimed.items.push(item),
+                None => claimed.dead += 1,
+            }
+        }
+        claimed
+    }
+
+    /// What may be claimed, in claim order, and whether each is a suspect.
+    fn eligible(&self, now: Timestamp) -> Vec<(i64, bool)> {
+        let queued = self
+            .queue
+            .iter()
+            .filter(|(_, row)| !row.ordered && (row.is_ready(now) || row.lease_ran_out(now)));
+        let parked = self.parked.iter().filter(|(_, row)| !row.ordered && row.is_ready(now));
+        let mut all: Vec<_> = parked
+            .map(|(seq, row)| ((-row.priority, false, row.wake_at, *seq), row))
+            .chain(queued.map(|(seq, row)| ((-row.priority, true, None, *seq), row)))
+            .collect();
+        all.sort_by_key(|(order, _)| *order);
+        let suspect = |row: &Row| row.lost > 0 || row.held.is_some();
+        all.into_iter().map(|((_, _, _, seq), row)| (seq, suspect(row))).collect()
+    }
+
+    fn lease(
+        &mut self,
+        seq: i64,
+        claim: &Claim,
+        token: LeaseToken,
+        now: Timestamp,
+    ) -> Option<WorkItem> {
+        let mut row = self.take(seq)?;
+        let max = claim.attempts_limit();
+        let dead = row.held.is_some() && self.lose_lease(seq, &mut row, max, now);
+        row.wake_at = None;
+        if row.has_expired(now) {
+            self.bury(seq, &row, DeadReason::Expired, Some(claim.owner()), now);
+            return None;
+        }
+        if dead {
+            self.bury(seq, &row, DeadReason::LostLeases, Some(claim.owner()), now);
+            return None;
+        }
+        if self.undecodable.contains(&seq) {
+            self.bury(seq, &row, DeadReason::Undecodable, Some(claim.owner()), now);
+            return None;
+        }
+        let until = now.saturating_add(claim.lease());
+        row.held = Some(Held { owner: claim.owner(), token, until });
+        let stored = &self.messages[&seq];
+        let item = WorkItem {
+            lease: Lease { work: WorkId::new(seq), token },
+            message: stored.message.clone(),
+            attempts: row.attempts,
+            lost: row.lost,
+            created_at: stored.created_at,
+            locked_until: until,
+        };
+        self.queue.insert(seq, row);
+        Some(item)
+    }
+
+    fn take(&mut self, seq: i64) -> Option<Row> {
+        self.queue.remove(&seq).or_else(|| self.parked.remove(&seq))
+    }
+
+    /// Counts a lease that ran out; answers whether that was once too often.
+    fn lose_lease(&mut self, seq: i64, row: &mut Row, max: u32, now: Timestamp) -> bool {
+        let after = lifecycle::after_lost_lease(row.attempts, row.lost, max);
+        (row.attempts, row.lost) = (after.attempts, after.lost);
+        let by = row.held.take().map(|held| held.owner);
+        self.record(seq, Attempt { at: now, by, lease_lost: true, error: None });
+        after.dead
+    }
+
+    fn record(&mut self, seq: i64, attempt: Attempt) {
+        let id = self.messages[&seq].message.id();
+        self.attempts.entry(id).or_default().push(attempt);
+    }
+
+    fn bury(
+        &mut self,
+        seq: i64,
+        row: &Row,
+        reason: DeadReason,
+        by: Option<OwnerToken>,
+        at: Timestamp,
+    ) {
+        let (attempts, lost) = (row.attempts, row.lost);
+        self.settled.insert(seq, SettledRow { reason: Some(reason), at, by, attempts, lost });
+    }
+
+    pub(crate) fn settle(
+        &mut self,
+        owner: OwnerToken,
+        items: &[(Lease, Settlement)],
+        keep_done: bool,
+        now: Timestamp,
+    ) -> Settled {
+        let mut settled = Settled::default();
+        for (lease, settlement) in items {
+            if self.holds(owner, *lease) {
+                self.apply(owner, lease.work.seq(), settlement, keep_done, now);
+                settled.applied += 1;
+            } else {
+                settled.lost.push(*lease);
+            }
+        }
+        settled
+    }
+
+    fn holds(&self, owner: OwnerToken, lease: Lease) -> bool {
+        let held = self.queue.get(&lease.work.seq()).and_then(|row| row.held);
+        held.is_some_and(|held| held.owner == owner && held.token == lease.token)
+    }
+
+    fn apply(
+        &mut self,
+        owner: OwnerToken,
+        seq: i64,
+        settlement: &Settlement,
+        keep_done: bool,
+        now: Timestamp,
+    ) {
+        let Some(mut row) = self.queue.remove(&seq) else {
+            return;
+        };
+        row.held = None;
+        match settlement {
+            Settlement::Done if keep_done => {
+                let (attempts, lost, by) = (row.attempts, row.lost, Some(owner));
+                self.settled.insert(seq, SettledRow { reason: None, at: now, by, attempts, lost });
+            }
+            Settlement::Done => self.forget(seq, Some(now)),
+            Settlement::Release => drop(self.queue.insert(seq, row)),
+            Settlement::Retry { delay, counted, error } => {
+                self.count_attempt(owner, seq, &mut row, *counted, error.as_ref(), now);
+                row.wake_at = Some(now.saturating_add(*delay));
+                let place = if row.ordered { &mut self.queue } else { &mut self.parked };
+                place.insert(seq, row);
+            }
+            Settlement::Dead { reason, counted, error } => {
+                self.count_attempt(owner, seq, &mut row, *counted, error.as_ref(), now);
+                self.bury(seq, &row, *reason, Some(owner), now);
+            }
+        }
+    }
+
+    fn count_attempt(
+        &mut self,
+        owner: OwnerToken,
+        seq: i64,
+        row: &mut Row,
+        counted: bool,
+        error: Option<&String>,
+        at: Timestamp,
+    ) {
+        if counted {
+            row.attempts += 1;
+            let error = error.cloned();
+            self.record(seq, Attempt { at, by: Some(owner), lease_lost: false, error });
+        }
+    }
+
+    /// Deletes a message. Its key stays, and its retention starts at `gone_at` if that is given.
+    fn forget(&mut self, seq: i64, gone_at: Option<Timestamp>) {
+        let Some(stored) = self.messages.remove(&seq) else {
+            return;
+        };
+        let id = stored.message.id();
+        self.by_id.remove(&id);
+        self.attempts.remove(&id);
+        self.settled.remove(&seq);
+        if let Some(key) = stored.message.idempotency_key()
+            && let Some(key) = self.keys.get_mut(&key.scoped(stored.message.tenant_id()))
+        {
+            key.gone_at = gone_at.or(key.gone_at);
+        }
+    }
+
+    pub(crate) fn renew(
+        &mut self,
+        owner: OwnerToken,
+        leases: &[Lease],
+        lease: Duration,
+        now: Timestamp,
+    ) -> Settled {
+        let mut renewed = Settled::default();
+        for item in leases {
+            let held = self.queue.get_mut(&item.work.seq()).and_then(|row| row.held.as_mut());
+            match held {
+                Some(held)
+                    if held.owner == owner && held.token == item.token && held.until > now =>
+                {
+                    held.until = now.saturating_add(lease);
+                    renewed.applied += 1;
+                }
+                _ => renewed.lost.push(*item),
+            }
+        }
+        renewed
+    }
+
+    pub(crate) fn reap(&mut self, limit: u32, max_attempts: u32, now: Timestamp) -> Reaped {
+        let limit = limit as usize;
+        let first = |rows: Vec<i64>| rows.into_iter().take(limit).collect::<Vec<_>>();
+        let ran_out = first(self.unordered(|row| row.lease_ran_out(now)));
+        let expired = first(self.unordered(|row| row.held.is_none() && row.has_expired(now)));
+        let more = ran_out.len() == limit || expired.len() == limit;
+        let mut reaped = Reaped { more, ..Reaped::default() };
+        for seq in ran_out {
+            let Some(mut row) = self.take(seq) else {
+                continue;
+            };
+            if self.lose_lease(seq, &mut row, max_attempts, now) {
+                self.bury(seq, &row, DeadReason::LostLeases, None, now);
+                reaped.dead += 1;
+            } else {
+                self.queue.insert(seq, row);
+                reaped.released += 1;
+            }
+        }
+        for seq in expired {
+            let Some(row) = self.take(seq) else { continue };
+            self.bury(seq, &row, DeadReason::Expired, None, now);
+            reaped.dead += 1;
+        }
+        reaped
+    }
+
+    fn unordered(&self, which: impl Fn(&Row) -> bool) -> Vec<i64> {
+        let rows = self.queue.iter().chain(&self.parked);
+        rows.filter(|(_, row)| !row.ordered && which(row)).map(|(seq, _)| *seq).collect()
+    }
+
+    pub(crate) fn purge(&mut self, purge: &Purge, now: Timestamp) -> Purged {
+        let old = |row: &SettledRow| {
+            let age = if row.reason.is_some() { purge.dead } else { purge.done };
+            age.is_some_and(|age| row.at <= now.saturating_sub(age))
+        };
+        let limit = purge.limit as usize;
+        let ripe = self.settled.iter().filter(|(_, row)| old(row)).map(|(seq, _)| *seq);
+        let ripe: Vec<_> = ripe.take(limit).collect();
+        let mut purged = Purged { more: ripe.len() == limit, ..Purged::default() };
+        for seq in ripe {
+            let at = self.settled[&seq].at;
+            self.forget(seq, Some(at));
+            purged.messages += 1;
+        }
+        let keys = self.ripe_keys(purge, now);
+        purged.more |= keys.len() == limit;
+        for key in keys {
+            self.keys.remove(&key);
+            purged.keys += 1;
+        }
+        purged
+    }
+
+    /// Keys of done messages, or of messages that are gone, settled long enough ago.
+    fn ripe_keys(&self, purge: &Purge, now: Timestamp) -> Vec<[u8; 32]> {
+        let Some(age) = purge.keys else {
+            return Vec::new();
+        };
+        let horizon = now.saturating_sub(age);
+        let settled_at = |key: &Key| match self.by_id.get(&key.message) {
+            None => Some(key.gone_at.unwrap_or(key.created_at)),
+            Some(seq) => self.settled.get(seq).filter(|row| row.reason.is_none()).map(|row| row.at),
+        };
+        let ripe =
+            self.keys.iter().filter(|(_, key)| settled_at(key).is_some_and(|at| at <= horizon));
+        ripe.map(|(hash, _)| *hash).take(purge.limit as usize).collect()
+    }
+}

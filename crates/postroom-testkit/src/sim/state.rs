@@ -1,0 +1,227 @@
+//! What the in-memory store remembers, and how messages come in.
+
+use postroom_core::lifecycle::DeadReason;
+use postroom_core::store::{Appended, Attempt, Birth, Entry, id_taken};
+use postroom_core::{LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, When, WorkId};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// All tables of one box.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) last_seq: i64,
+    pub(crate) messages: BTreeMap<i64, Stored>,
+    pub(crate) by_id: HashMap<MessageId, i64>,
+    /// What can run now or is running.
+    pub(crate) queue: BTreeMap<i64, Row>,
+    /// What waits for its time.
+    pub(crate) parked: BTreeMap<i64, Row>,
+    pub(crate) settled: BTreeMap<i64, SettledRow>,
+    pub(crate) attempts: HashMap<MessageId, Vec<Attempt>>,
+    pub(crate) keys: HashMap<[u8; 32], Key>,
+    pub(crate) undecodable: HashSet<i64>,
+    /// Rows of the application, for tests of atomicity.
+    pub(crate) business: Vec<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) message: Message,
+    pub(crate) created_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) attempts: u32,
+    pub(crate) lost: u32,
+    pub(crate) held: Option<Held>,
+    /// When it may be tried: of a parked row, or of an ordered one that waits in the queue.
+    pub(crate) wake_at: Option<Timestamp>,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) priority: i16,
+    pub(crate) ordered: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) owner: OwnerToken,
+    pub(crate) token: LeaseToken,
+    pub(crate) until: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SettledRow {
+    pub(crate) reason: Option<DeadReason>,
+    pub(crate) at: Timestamp,
+    pub(crate) by: Option<OwnerToken>,
+    pub(crate) attempts: u32,
+    pub(crate) lost: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    pub(crate) message: MessageId,
+    pub(crate) created_at: Timestamp,
+    /// Set when the message was deleted at its acknowledgement.
+    pub(crate) gone_at: Option<Timestamp>,
+}
+
+/// How to take back one write of a transaction.
+#[derive(Debug)]
+pub(crate) enum Undo {
+    Message(i64),
+    Key([u8; 32]),
+    Business,
+}
+
+impl Row {
+    pub(crate) fn is_ready(&self, now: Timestamp) -> bool {
+        self.held.is_none() && self.wake_at.is_none_or(|at| at <= now)
+    }
+
+    pub(crate) fn lease_ran_out(&self, now: Timestamp) -> bool {
+        self.held.is_some_and(|held| held.until <= now)
+    }
+
+    pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}
+
+impl State {
+    pub(crate) fn append(
+        &mut self,
+        entries: &[Entry],
+        now: Timestamp,
+        undo: &mut Vec<Undo>,
+    ) -> Result<Vec<Appended>> {
+        let mark = undo.len();
+        let mut answers = Vec::with_capacity(entries.len());
+        for entry in entries {
+            match self.append_one(entry, now, undo) {
+                Ok(appended) => answers.push(appended),
+                Err(error) => {
+                    self.undo(undo, mark);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    fn append_one(
+        &mut self,
+        entry: &Entry,
+        now: Timestamp,
+        undo: &mut Vec<Undo>,
+    ) -> Result<Appended> {
+        let message = &entry.message;
+        let key = message.idempotency_key().map(|key| key.scoped(message.tenant_id()));
+        let first = key.and_then(|key| self.keys.get(&key)).map(|key| key.message);
+        if let Some(first) = first.filter(|first| *first != message.id()) {
+            return Ok(Appended::Existed(first));
+        }
+        let stored = self.by_id.get(&message.id()).map(|seq| &self.messages[seq].message);
+        if stored.is_some_and(|stored| stored.content_hash() != message.content_hash()) {
+            return Err(id_taken(message.id()));
+        }
+        if stored.is_some() || first.is_some() {
+            return Ok(Appended::Existed(message.id()));
+        }
+        if let Some(key) = key {
+            self.keys.insert(key, Key { message: message.id(), created_at: now, gone_at: None });
+            undo.push(Undo::Key(key));
+        }
+        Ok(self.insert(entry, now, undo))
+    }
+
+    fn insert(&mut self, entry: &Entry, now: Timestamp, undo: &mut Vec<Undo>) -> Appended {
+        let message = &entry.message;
+        self.last_seq += 1;
+        let seq = self.last_seq;
+        undo.push(Undo::Message(seq));
+        let due = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
+        let ordered = message.lane().is_some();
+        let held = match entry.birth {
+            Birth::Leased { owner, token, lease } if due.is_none() && !ordered => {
+                Some(Held { owner, token, until: now.saturating_add(lease) })
+            }
+            _ => None,
+        };
+        let row = Row {
+            attempts: 0,
+            lost: 0,
+            held,
+            wake_at: due,
+            expires_at: message.expires().map(|at| at.resolve(now)),
+            priority: message.priority(),
+            ordered,
+        };
+        if due.is_some() {
+            self.parked.insert(seq, row)
+        } else {
+            self.queue.insert(seq, row)
+        };
+        self.by_id.insert(message.id(), seq);
+        self.messages.insert(seq, Stored { message: as_stored(message, now), created_at: now });
+        Appended::New { work: WorkId::new(seq), leased: held.is_some() }
+    }
+
+    pub(crate) fn undo(&mut self, log: &mut Vec<Undo>, mark: usize) {
+        for write in log.drain(mark..).rev() {
+            match write {
+                Undo::Key(key) => drop(self.keys.remove(&key)),
+                Undo::Business => drop(self.business.pop()),
+                Undo::Message(seq) => {
+                    self.queue.remove(&seq);
+                    self.parked.remove(&seq);
+                    if let Some(stored) = self.messages.remove(&seq) {
+                        self.by_id.remove(&stored.message.id());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The message as a store gives it back: times resolved, `occurred_at` filled in.
+fn as_stored(message: &Message, now: Timestamp) -> Message {
+    let mut builder = Message::builder(message.topic().as_str())
+        .id(message.id())
+        .payload(message.payload().clone())
+        .occurred_at(message.occurred_at().unwrap_or(now).into())
+        .priority(message.priority());
+    for (name, value) in message.headers().iter() {
+        builder = builder.header(name, value);
+    }
+    if message.content_type() != Message::DEFAULT_CONTENT_TYPE {
+        builder = builder.content_type(message.content_type());
+    }
+    if let Some(text) = message.aggregate_type() {
+        builder = builder.aggregate_type(text.as_str());
+    }
+    if let Some(text) = message.aggregate_id() {
+        builder = builder.aggregate_id(text.as_str());
+    }
+    if let Some(text) = message.ordering_key() {
+        builder = builder.ordering_key(text.as_str());
+    }
+    if let Some(text) = message.tenant_id() {
+        builder = builder.tenant_id(text.as_str());
+    }
+    if let Some(text) = message.correlation_id() {
+        builder = builder.correlation_id(text.as_str());
+    }
+    if let Some(text) = message.causation_id() {
+        builder = builder.causation_id(text.as_str());
+    }
+    if let Some(key) = message.idempotency_key() {
+        builder = builder.idempotency_key(key);
+    }
+    if let Some(due) = message.due() {
+        builder = builder.due(When::At(due.resolve(now)));
+    }
+    if let Some(expires) = message.expires() {
+        builder = builder.expires(When::At(expires.resolve(now)));
+    }
+    builder.build().expect("a valid message stays valid")
+}
