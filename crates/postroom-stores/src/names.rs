@@ -56,6 +56,12 @@ impl Names {
         &self.schema
     }
 
+    /// Makes the schema itself, in a database with schemas.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn create_schema(&self) -> SqlStr {
+        AssertSqlSafe(format!("create schema if not exists \"{}\"", self.schema)).into_sql_str()
+    }
+
     /// A statement for a database with schemas: `postroom.outbox_x` becomes `"schema".prefix_inbox_x`.
     pub(crate) fn render_qualified(&self, sql: &str) -> SqlStr {
         let (schema, prefix, queue) = (&self.schema, &self.prefix, self.queue.as_str());

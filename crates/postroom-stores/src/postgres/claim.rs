@@ -1,0 +1,78 @@
+//! Claiming.
+
+use postroom_core::lifecycle::{DeadReason, MAX_ERROR_CHARS, Settlement, cut_error};
+use postroom_core::store::{Claim, Claimed, WorkItem};
+use postroom_core::{Error, Lease, LeaseToken, Result, WorkId, micros};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::PgStore;
+use super::classify::classify;
+use super::row::{counter, small_count, stored_message, time};
+
+const WHAT: &str = "claim";
+
+impl PgStore {
+    pub(super) async fn claim_batch(&self, claim: &Claim) -> Result<Claimed> {
+        let token = LeaseToken::random();
+        let rows = self.claimed_rows(claim, token).await?;
+        let mut claimed = Claimed::default();
+        let mut undecodable = Vec::new();
+        for row in &rows {
+            claimed.dead = small_count(row, "dead").map_err(|error| classify(WHAT, error))?;
+            let seq: Option<i64> = row.try_get("seq").map_err(|error| classify(WHAT, error))?;
+            let Some(seq) = seq else { continue };
+            let lease = Lease { work: WorkId::new(seq), token };
+            match work_item(row, lease) {
+                Ok(item) => claimed.items.push(item),
+                Err(error) => undecodable.push((lease, undecodable_because(&error))),
+            }
+        }
+        if !undecodable.is_empty() {
+            // When this fails the rows come back with their leases: no reason to lose the others.
+            let settled = self.settle_items(claim.owner(), &undecodable).await;
+            let dead = settled.map_or(0, |settled| settled.applied);
+            claimed.dead += u32::try_from(dead).unwrap_or(u32::MAX);
+        }
+        Ok(claimed)
+    }
+
+    async fn claimed_rows(&self, claim: &Claim, token: LeaseToken) -> Result<Vec<PgRow>> {
+        let query = self
+            .query(&self.sql.claim)
+            .bind(self.now())
+            .bind(claim.owner().as_uuid())
+            .bind(token.as_uuid())
+            .bind(micros(claim.lease()))
+            .bind(integer(claim.batch()))
+            .bind(integer(claim.max_suspects()))
+            .bind(integer(claim.attempts_limit()));
+        self.engine_rows(WHAT, query).await
+    }
+}
+
+/// SQL's integers are signed; nothing that we count reaches their end.
+pub(super) fn integer(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// A row that can not be read, for whatever reason, must not fail its batch.
+fn work_item(row: &PgRow, lease: Lease) -> Result<WorkItem> {
+    let read = |error| classify("read a message", error);
+    Ok(WorkItem {
+        lease,
+        message: stored_message(row).map_err(read)?.decode()?,
+        attempts: counter(row, "attempts").map_err(read)?,
+        lost: counter(row, "lost").map_err(read)?,
+        created_at: time(row, "created_at").map_err(read)?,
+        locked_until: time(row, "locked_until").map_err(read)?,
+    })
+}
+
+fn undecodable_because(error: &Error) -> Settlement {
+    Settlement::Dead {
+        reason: DeadReason::Undecodable,
+        counted: true,
+        error: cut_error(Some(&error.to_string()), MAX_ERROR_CHARS),
+    }
+}

@@ -1,0 +1,131 @@
+//! Setting up the schema.
+//!
+//! Everything happens in one transaction under an advisory lock, so that of many processes that
+//! start at once one does the work and the others find it done.
+
+use postroom_core::store::Migrated;
+use postroom_core::{Error, ErrorKind, Result};
+use sqlx::postgres::PgConnection;
+use sqlx::{Executor, Row, SqlStr};
+
+use super::PgStore;
+use super::classify::classify;
+use super::functions;
+use super::statements::Statements;
+use crate::StoreConfig;
+use crate::names::{Names, Queue};
+use crate::schema::{self, Migration};
+
+const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        sql: include_str!("../../migrations/postgres/0001_tables.sql"),
+        per_queue: true,
+    },
+    Migration {
+        version: 2,
+        sql: include_str!("../../migrations/postgres/0002_shared.sql"),
+        per_queue: false,
+    },
+];
+
+/// The whole schema as one script, for people who run their own migrations.
+///
+/// It expects a database without it, and runs as it stands in any client.
+///
+/// # Errors
+/// `Invalid` when the schema or the prefix is not a plain lower-case identifier.
+pub fn migration_sql(config: &StoreConfig) -> Result<String> {
+    let names = config.names()?;
+    let mut script = vec!["begin".to_owned(), names.create_schema().as_str().to_owned()];
+    let steps = rendered(&names, &MIGRATIONS).into_iter().chain(functions::rendered(&names));
+    script.extend(steps.map(|sql| sql.as_str().trim_end().trim_end_matches(';').to_owned()));
+    script.push("commit".to_owned());
+    Ok(script.join(";\n\n") + ";\n")
+}
+
+impl PgStore {
+    pub(super) async fn migrate_schema(&self) -> Result<Migrated> {
+        let what = |error| classify("migrate", error);
+        let mut tx = self.sessions.begin_migration().await?;
+        let lock = sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 7355608))");
+        lock.bind(self.names.schema()).execute(&mut *tx).await.map_err(what)?;
+        let found = found_version(&mut tx, &self.names, &self.sql).await?;
+        let latest = schema::latest(&MIGRATIONS);
+        if let Some(newer) = found.filter(|found| found.version > latest) {
+            // Nothing of a newer version may be overwritten.
+            schema::check(Some(newer.version), newer.min_client, latest)?;
+            return Ok(Migrated { from: newer.version, to: newer.version });
+        }
+        let from = found.map_or(0, |found| found.version);
+        for sql in steps(&self.names, from) {
+            tx.execute(sqlx::raw_sql(sql)).await.map_err(what)?;
+        }
+        tx.commit().await.map_err(what)?;
+        Ok(Migrated { from, to: latest })
+    }
+
+    pub(super) async fn check_version(&self) -> Result<()> {
+        let mut engine = self.sessions.engine("check schema").await?;
+        let found = found_version(engine.conn(), &self.names, &self.sql).await?;
+        engine.finish("check schema").await?;
+        let (version, min_client) =
+            found.map_or((None, 0), |found| (Some(found.version), found.min_client));
+        schema::check(version, min_client, schema::latest(&MIGRATIONS))
+    }
+}
+
+/// What is to be run on a schema of version `from`.
+fn steps(names: &Names, from: u32) -> Vec<SqlStr> {
+    let missing: Vec<_> =
+        MIGRATIONS.into_iter().filter(|migration| migration.version > from).collect();
+    let mut steps = Vec::new();
+    // Not when the schema is there: its owner may have made it, and nobody else may create any.
+    if from == 0 {
+        steps.push(names.create_schema());
+    }
+    steps.extend(rendered(names, &missing));
+    steps.extend(functions::rendered(names));
+    steps
+}
+
+fn rendered(names: &Names, migrations: &[Migration]) -> Vec<SqlStr> {
+    let render = |migration: &Migration| match migration.per_queue {
+        true => Queue::ALL
+            .map(|queue| names.for_queue(queue).render_qualified(migration.sql))
+            .to_vec(),
+        false => vec![names.render_qualified(migration.sql)],
+    };
+    migrations.iter().flat_map(render).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    version: u32,
+    min_client: u32,
+}
+
+/// The version that the database says it has; nothing when there is no schema.
+async fn found_version(
+    conn: &mut PgConnection,
+    names: &Names,
+    sql: &Statements,
+) -> Result<Option<Found>> {
+    let what = |error| classify("read the schema version", error);
+    let table = names.render_qualified("postroom.meta");
+    let exists: bool = sqlx::query_scalar("select to_regclass($1) is not null")
+        .bind(table.as_str())
+        .fetch_one(&mut *conn)
+        .await
+        .map_err(what)?;
+    if !exists {
+        return Ok(None);
+    }
+    let row = sqlx::query(sql.schema_version.clone()).fetch_one(conn).await.map_err(what)?;
+    let number = |column| -> Result<u32> {
+        let number: i32 = row.try_get(column).map_err(what)?;
+        u32::try_from(number)
+            .map_err(|_| Error::new(ErrorKind::Schema, "the schema version is not a number"))
+    };
+    Ok(Some(Found { version: number("schema_version")?, min_client: number("min_client")? }))
+}

@@ -1,0 +1,192 @@
+//! The PostgreSQL store.
+
+mod admin;
+mod append;
+mod claim;
+mod classify;
+mod functions;
+mod migrate;
+mod row;
+mod session;
+mod settle;
+mod statements;
+mod time;
+mod transaction;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postroom_core::lifecycle::Settlement;
+use postroom_core::store::{
+    AdminStore, Appended, BoxFuture, Claim, Claimed, Detail, Entry, List, Migrated, Purge, Purged,
+    Reaped, Record, Settled, Stats, Store, TransactionalStore,
+};
+use postroom_core::{Clock, Lease, MessageId, OwnerToken, Result};
+use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, SqlStr};
+use tokio::sync::Notify;
+
+pub use migrate::migration_sql;
+pub use transaction::PgTx;
+
+use crate::StoreConfig;
+use crate::names::Names;
+use classify::classify;
+use session::Sessions;
+use statements::Statements;
+use time::PgTime;
+
+/// A box in a PostgreSQL database. Cheap to clone.
+#[derive(Clone)]
+pub struct PgStore {
+    sessions: Sessions,
+    sql: Arc<Statements>,
+    names: Arc<Names>,
+    clock: Clock,
+    keep_done: bool,
+    wakeup: Arc<Notify>,
+}
+
+impl PgStore {
+    /// Connects with two pools: one for the engine, whose sessions have settings of their own, and
+    /// one for [`begin`](TransactionalStore::begin), which connects when it is first used.
+    ///
+    /// # Errors
+    /// `Invalid` for a connection string or a name that is not understood, `Unavailable` when the
+    /// database does not answer. The schema is not looked at:
+    /// [`check_schema`](AdminStore::check_schema) does that.
+    pub async fn connect(url: &str, config: StoreConfig) -> Result<Self> {
+        let names = config.names()?;
+        Ok(Self::with(Sessions::connect(url).await?, names, config))
+    }
+
+    /// Uses your pool for everything. Its sessions are left as they are; the engine's settings hold
+    /// within the engine's transactions, which costs it two round trips per call.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that is not understood.
+    pub fn new(pool: PgPool, config: StoreConfig) -> Result<Self> {
+        let names = config.names()?;
+        Ok(Self::with(Sessions::foreign(pool), names, config))
+    }
+
+    fn with(sessions: Sessions, names: Names, config: StoreConfig) -> Self {
+        Self {
+            sessions,
+            sql: Arc::new(Statements::new(&names)),
+            names: Arc::new(names),
+            clock: config.clock,
+            keep_done: config.keep_done,
+            wakeup: Arc::default(),
+        }
+    }
+
+    /// The time that replaces the database's, if any.
+    fn now(&self) -> Option<PgTime> {
+        self.clock.overridden().map(PgTime)
+    }
+
+    fn query(&self, sql: &SqlStr) -> Query<'static, Postgres, PgArguments> {
+        sqlx::query(sql.clone())
+    }
+
+    /// Runs one statement of the engine in a transaction of its own.
+    async fn engine_rows(
+        &self,
+        what: &str,
+        query: Query<'static, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>> {
+        let mut engine = self.sessions.engine(what).await?;
+        let rows = query.fetch_all(engine.conn()).await;
+        let rows = rows.map_err(|error| classify(what, error))?;
+        engine.finish(what).await?;
+        Ok(rows)
+    }
+}
+
+impl Store for PgStore {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>> {
+        Box::pin(self.claim_batch(claim))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        owner: OwnerToken,
+        items: &'a [(Lease, Settlement)],
+    ) -> BoxFuture<'a, Result<Settled>> {
+        Box::pin(self.settle_items(owner, items))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        owner: OwnerToken,
+        leases: &'a [Lease],
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<Settled>> {
+        Box::pin(self.renew_leases(owner, leases, lease))
+    }
+
+    fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
+        Box::pin(self.reap_chunk(limit, max_attempts))
+    }
+
+    fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
+        Box::pin(self.purge_chunk(purge))
+    }
+
+    fn woken(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.wakeup.notified())
+    }
+
+    fn wake(&self) {
+        self.wakeup.notify_one();
+    }
+}
+
+impl TransactionalStore for PgStore {
+    type Conn = PgConnection;
+    type Tx = PgTx<'static>;
+
+    async fn begin(&self) -> Result<PgTx<'static>> {
+        self.sessions.begin().await.map(PgTx::from)
+    }
+
+    async fn require_transaction(&self, conn: &mut PgConnection) -> Result<()> {
+        transaction::require_transaction(conn).await
+    }
+
+    async fn append(&self, conn: &mut PgConnection, entries: &[Entry]) -> Result<Vec<Appended>> {
+        self.append_entries(conn, entries).await
+    }
+}
+
+impl AdminStore for PgStore {
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>> {
+        Box::pin(self.list_page(list))
+    }
+
+    fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>> {
+        Box::pin(self.get_detail(id))
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
+        Box::pin(self.count_states())
+    }
+
+    fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {
+        Box::pin(self.migrate_schema())
+    }
+
+    fn check_schema(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.check_version())
+    }
+}
+
+impl fmt::Debug for PgStore {
+    /// The connection string stays out of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PgStore").field("names", &self.names).finish_non_exhaustive()
+    }
+}

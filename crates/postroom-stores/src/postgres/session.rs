@@ -1,0 +1,130 @@
+//! Connections: the engine's own, and the application's.
+//!
+//! Engine sessions read committed data, whatever the server's default: a claim at a higher level
+//! would fail where it should skip. Their plans are pinned to indexes and made once, because a plan
+//! that was made when the queue was empty would otherwise read it from end to end when it is not.
+
+use postroom_core::{Error, ErrorKind, Result};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions, Executor, Postgres, Transaction};
+
+use super::classify::classify;
+
+/// A stopped client must not keep locks: longer than any statement of ours waits for its next.
+const OWN_SESSION: &str = "\
+    set session characteristics as transaction isolation level read committed; \
+    set enable_seqscan = off; \
+    set jit = off; \
+    set plan_cache_mode = force_generic_plan; \
+    set idle_in_transaction_session_timeout = '10s'";
+
+const FOREIGN_BEGIN: &str = "\
+    begin isolation level read committed; \
+    set local enable_seqscan = off; \
+    set local jit = off; \
+    set local plan_cache_mode = force_generic_plan";
+
+/// The two ways to a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Sessions {
+    engine: Engine,
+    application: PgPool,
+}
+
+#[derive(Clone, Debug)]
+enum Engine {
+    /// Sessions that we set up; each statement is a transaction.
+    Own(PgPool),
+    /// Somebody else's sessions, whose settings we change within our own transactions only.
+    Foreign(PgPool),
+}
+
+impl Sessions {
+    /// Two pools on one database: engine settings must not leak into the application's statements.
+    pub(crate) async fn connect(url: &str) -> Result<Self> {
+        let options: PgConnectOptions =
+            url.parse().map_err(|error| classify("connect", error))?;
+        let options = options.application_name("postroom");
+        let application = PgPoolOptions::new().connect_lazy_with(options.clone());
+        let engine = PgPoolOptions::new()
+            .after_connect(|conn, _| {
+                Box::pin(async move { conn.execute(OWN_SESSION).await.map(drop) })
+            })
+            .connect_with(options.disable_statement_logging())
+            .await
+            .map_err(|error| classify("connect", error))?;
+        Ok(Self { engine: Engine::Own(engine), application })
+    }
+
+    pub(crate) fn foreign(pool: PgPool) -> Self {
+        Self { engine: Engine::Foreign(pool.clone()), application: pool }
+    }
+
+    /// A connection for one statement of the engine; call [`finish`](EngineConn::finish) after it.
+    pub(crate) async fn engine(&self, what: &str) -> Result<EngineConn> {
+        match &self.engine {
+            Engine::Own(pool) => {
+                let conn = pool.acquire().await.map_err(|error| classify(what, error))?;
+                Ok(EngineConn::Own(conn))
+            }
+            Engine::Foreign(pool) => {
+                let tx = begin_uncut(pool, FOREIGN_BEGIN).await;
+                tx.map(EngineConn::Foreign).map_err(|error| classify(what, error))
+            }
+        }
+    }
+
+    /// A transaction for the application.
+    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Postgres>> {
+        begin_uncut(&self.application, "begin").await.map_err(|error| classify("begin", error))
+    }
+
+    /// A transaction for a migration.
+    pub(crate) async fn begin_migration(&self) -> Result<Transaction<'static, Postgres>> {
+        let sql = "begin isolation level read committed; set local lock_timeout = '5s'";
+        let tx = begin_uncut(&self.application, sql).await;
+        tx.map_err(|error| classify("migrate", error))
+    }
+}
+
+/// In a task, so that a caller who goes away can not cut it: a cut BEGIN leaves its transaction open
+/// in the pool (B08).
+async fn begin_uncut(
+    pool: &PgPool,
+    sql: &'static str,
+) -> sqlx::Result<Transaction<'static, Postgres>> {
+    let pool = pool.clone();
+    match tokio::spawn(async move { pool.begin_with(sql).await }).await {
+        Ok(begun) => begun,
+        Err(_) => Err(sqlx::Error::WorkerCrashed),
+    }
+}
+
+/// A connection of the engine.
+pub(crate) enum EngineConn {
+    Own(PoolConnection<Postgres>),
+    Foreign(Transaction<'static, Postgres>),
+}
+
+impl EngineConn {
+    pub(crate) fn conn(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Own(conn) => conn,
+            Self::Foreign(tx) => tx,
+        }
+    }
+
+    /// Makes the statement's effect durable.
+    pub(crate) async fn finish(self, what: &str) -> Result<()> {
+        match self {
+            Self::Own(_) => Ok(()),
+            Self::Foreign(tx) => tx.commit().await.map_err(|error| classify(what, error)),
+        }
+    }
+}
+
+/// For what can not happen.
+pub(crate) fn broken(what: &str) -> Error {
+    Error::new(ErrorKind::Database, format!("the database answered without {what}"))
+}

@@ -1,0 +1,163 @@
+//! Settling, renewing, reaping, purging.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use postroom_core::lifecycle::Settlement;
+use postroom_core::store::{Purge, Purged, Reaped, Settled};
+use postroom_core::{Lease, LeaseToken, OwnerToken, Result, WorkId, micros};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use super::PgStore;
+use super::claim::integer;
+use super::classify::classify;
+use super::row::small_count;
+use super::session::broken;
+use crate::row::kind;
+
+impl PgStore {
+    pub(super) async fn settle_items(
+        &self,
+        owner: OwnerToken,
+        items: &[(Lease, Settlement)],
+    ) -> Result<Settled> {
+        let leases: Vec<_> = items.iter().map(|(lease, _)| *lease).collect();
+        let all_done = items.iter().all(|(_, settlement)| *settlement == Settlement::Done);
+        if all_done && self.keep_done {
+            return self.settle_done(owner, &leases).await;
+        }
+        let columns = Columns::of(items);
+        let query = self
+            .query(&self.sql.settle)
+            .bind(self.now())
+            .bind(owner.as_uuid())
+            .bind(columns.seqs)
+            .bind(columns.tokens)
+            .bind(columns.kinds)
+            .bind(columns.delays)
+            .bind(columns.counted)
+            .bind(columns.reasons)
+            .bind(columns.errors)
+            .bind(self.keep_done);
+        applied(&leases, &self.engine_rows("settle", query).await?)
+    }
+
+    async fn settle_done(&self, owner: OwnerToken, leases: &[Lease]) -> Result<Settled> {
+        let (seqs, tokens) = split(leases);
+        let query = self.query(&self.sql.settle_done);
+        let query = query.bind(self.now()).bind(owner.as_uuid()).bind(seqs).bind(tokens);
+        applied(leases, &self.engine_rows("settle", query).await?)
+    }
+
+    pub(super) async fn renew_leases(
+        &self,
+        owner: OwnerToken,
+        leases: &[Lease],
+        lease: Duration,
+    ) -> Result<Settled> {
+        let (seqs, tokens) = split(leases);
+        let query = self.query(&self.sql.renew);
+        let query = query.bind(self.now()).bind(owner.as_uuid()).bind(seqs).bind(tokens);
+        applied(leases, &self.engine_rows("renew", query.bind(micros(lease))).await?)
+    }
+
+    pub(super) async fn reap_chunk(&self, limit: u32, max_attempts: u32) -> Result<Reaped> {
+        let query = self.query(&self.sql.reap).bind(self.now());
+        let query = query.bind(integer(limit)).bind(integer(max_attempts));
+        let rows = self.engine_rows("reap", query).await?;
+        let row = rows.first().ok_or_else(|| broken("a row"))?;
+        reaped(row).map_err(|error| classify("reap", error))
+    }
+
+    pub(super) async fn purge_chunk(&self, purge: &Purge) -> Result<Purged> {
+        let mut purged = Purged::default();
+        if purge.done.is_some() || purge.dead.is_some() {
+            let query = self.query(&self.sql.purge).bind(self.now());
+            let query = query.bind(purge.done.map(micros)).bind(purge.dead.map(micros));
+            let rows = self.engine_rows("purge", query.bind(integer(purge.limit))).await?;
+            (purged.messages, purged.more) = counted(&rows, "messages")?;
+        }
+        if let Some(age) = purge.keys {
+            let query = self.query(&self.sql.purge_keys).bind(self.now());
+            let query = query.bind(micros(age)).bind(integer(purge.limit));
+            let (keys, more) = counted(&self.engine_rows("purge", query).await?, "keys")?;
+            purged.keys = keys;
+            purged.more |= more;
+        }
+        Ok(purged)
+    }
+}
+
+fn reaped(row: &PgRow) -> sqlx::Result<Reaped> {
+    Ok(Reaped {
+        released: small_count(row, "released")?,
+        dead: small_count(row, "dead")?,
+        more: row.try_get("more")?,
+    })
+}
+
+fn counted(rows: &[PgRow], column: &str) -> Result<(u32, bool)> {
+    let row = rows.first().ok_or_else(|| broken("a row"))?;
+    let read = || Ok((small_count(row, column)?, row.try_get("more")?));
+    read().map_err(|error| classify("purge", error))
+}
+
+fn split(leases: &[Lease]) -> (Vec<i64>, Vec<Uuid>) {
+    leases.iter().map(|lease| (lease.work.seq(), lease.token.as_uuid())).unzip()
+}
+
+/// The answer, from the rows that were touched.
+fn applied(leases: &[Lease], rows: &[PgRow]) -> Result<Settled> {
+    let mut touched = HashSet::with_capacity(rows.len());
+    for row in rows {
+        let read = || Ok((row.try_get::<i64, _>("seq")?, row.try_get::<Uuid, _>("token")?));
+        let (seq, token) = read().map_err(|error| classify("settle", error))?;
+        touched.insert(Lease { work: WorkId::new(seq), token: LeaseToken::from(token) });
+    }
+    let lost: Vec<_> = leases.iter().copied().filter(|lease| !touched.contains(lease)).collect();
+    Ok(Settled { applied: leases.len() - lost.len(), lost, unknown: Vec::new() })
+}
+
+/// The parameters of `settle.sql`, an element per item.
+#[derive(Default)]
+struct Columns<'a> {
+    seqs: Vec<i64>,
+    tokens: Vec<Uuid>,
+    kinds: Vec<i16>,
+    delays: Vec<i64>,
+    counted: Vec<bool>,
+    reasons: Vec<Option<i16>>,
+    errors: Vec<Option<&'a str>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(items: &'a [(Lease, Settlement)]) -> Self {
+        let mut columns = Self::default();
+        for (lease, settlement) in items {
+            columns.seqs.push(lease.work.seq());
+            columns.tokens.push(lease.token.as_uuid());
+            columns.push(settlement);
+        }
+        columns
+    }
+
+    fn push(&mut self, settlement: &'a Settlement) {
+        let (kind, delay, counted, reason, error) = match settlement {
+            Settlement::Done => (kind::DONE, 0, false, None, None),
+            Settlement::Release => (kind::RELEASE, 0, false, None, None),
+            Settlement::Retry { delay, counted, error } => {
+                (kind::RETRY, micros(*delay), *counted, None, error.as_deref())
+            }
+            Settlement::Dead { reason, counted, error } => {
+                (kind::DEAD, 0, *counted, Some(reason.code()), error.as_deref())
+            }
+        };
+        self.kinds.push(kind);
+        self.delays.push(delay);
+        self.counted.push(counted);
+        self.reasons.push(reason);
+        self.errors.push(error);
+    }
+}
