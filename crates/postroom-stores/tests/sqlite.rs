@@ -1,0 +1,7 @@
+//! SQLite passes the suite.
+
+mod sqlite_harness;
+
+use sqlite_harness::SqliteFile;
+
+postroom_testkit::store_conformance!(SqliteFile);
