@@ -11,20 +11,20 @@ entry as materialized (
         given.*,
         (select now from clock) as now,
         -- A distance counts from the database's present; nothing lies beyond the year 9999.
-        coalesce(
-            due_given,
-            least(
+        case
+            when due_micros is null then due_given
+            else least(
                 (select now from clock) + due_micros * interval '1 microsecond',
                 timestamptz '9999-12-31 23:59:59+00'
             )
-        ) as due_at,
-        coalesce(
-            expires_given,
-            least(
+        end as due_at,
+        case
+            when expires_micros is null then expires_given
+            else least(
                 (select now from clock) + expires_micros * interval '1 microsecond',
                 timestamptz '9999-12-31 23:59:59+00'
             )
-        ) as expires_at
+        end as expires_at
     from unnest(
         $2::uuid[], $3::text[], $4::bytea[], $5::text[], $6::text[],
         $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[],

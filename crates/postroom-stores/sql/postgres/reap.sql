@@ -11,12 +11,9 @@ lapsed as materialized (
         seq, id, owner,
         attempts + (lost > 0)::integer as attempts,
         lost + 1 as lost,
-        case
-            when expires_at <= (select now from clock) then 4
-            when lost > 0 and attempts + 1 >= $3::integer then 3
-        end as dead_reason
+        lost > 0 and attempts + 1 >= $3::integer as is_dead
     from (
-        select seq, id, owner, attempts, lost, expires_at
+        select seq, id, owner, attempts, lost
         from postroom.outbox_queue
         where slot is null
             and token is not null
@@ -46,14 +43,14 @@ stale_parked as materialized (
     for update skip locked
 ),
 dead as materialized (
-    select seq, id, owner, attempts, lost, dead_reason
+    select seq, id, attempts, lost, 3 as reason
     from lapsed
-    where dead_reason is not null
+    where is_dead
     union all
-    select seq, id, null, attempts, lost, 4
+    select seq, id, attempts, lost, 4
     from stale_queue
     union all
-    select seq, id, null, attempts, lost, 4
+    select seq, id, attempts, lost, 4
     from stale_parked
 ),
 released as (
@@ -63,7 +60,7 @@ released as (
         locked_until = null,
         attempts = attempts + (lost > 0)::integer,
         lost = lost + 1
-    where seq = any(array(select seq from lapsed where dead_reason is null))
+    where seq = any(array(select seq from lapsed where not is_dead))
 ),
 died as (
     delete from postroom.outbox_queue
@@ -78,7 +75,7 @@ buried as (
     insert into postroom.outbox_settled (
         seq, settled_at, id, settled_by, attempts, lost, state, reason
     )
-    select seq, (select now from clock), id, null, attempts, lost, 2, dead_reason
+    select seq, (select now from clock), id, null, attempts, lost, 2, reason
     from dead
 ),
 recorded as (
@@ -87,7 +84,7 @@ recorded as (
     from lapsed
 )
 select
-    (select count(*) from lapsed where dead_reason is null) as released,
+    (select count(*) from lapsed where not is_dead) as released,
     (select count(*) from dead) as dead,
     (select count(*) from lapsed) >= $2
         or (select count(*) from stale_queue) + (select count(*) from stale_parked) >= $2

@@ -1,9 +1,9 @@
 //! Writing messages inside the caller's transaction.
 
 use postroom_core::store::{Appended, Birth, Entry, id_taken};
-use postroom_core::{Error, ErrorKind, Message, MessageId, Result, WorkId, When, micros};
-use sqlx::postgres::{PgConnection, PgRow};
+use postroom_core::{Error, ErrorKind, Message, MessageId, Result, When, WorkId, micros};
 use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
 use super::PgStore;

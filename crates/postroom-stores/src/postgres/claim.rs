@@ -1,8 +1,8 @@
 //! Claiming.
 
-use postroom_core::lifecycle::{DeadReason, MAX_ERROR_CHARS, Settlement, cut_error};
+use postroom_core::lifecycle::{DeadReason, Settlement};
 use postroom_core::store::{Claim, Claimed, WorkItem};
-use postroom_core::{Error, Lease, LeaseToken, Result, WorkId, micros};
+use postroom_core::{Lease, LeaseToken, Result, WorkId, micros};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -11,6 +11,9 @@ use super::classify::classify;
 use super::row::{counter, small_count, stored_message, time};
 
 const WHAT: &str = "claim";
+
+const UNDECODABLE: Settlement =
+    Settlement::Dead { reason: DeadReason::Undecodable, counted: false, error: None };
 
 impl PgStore {
     pub(super) async fn claim_batch(&self, claim: &Claim) -> Result<Claimed> {
@@ -25,7 +28,7 @@ impl PgStore {
             let lease = Lease { work: WorkId::new(seq), token };
             match work_item(row, lease) {
                 Ok(item) => claimed.items.push(item),
-                Err(error) => undecodable.push((lease, undecodable_because(&error))),
+                Err(_) => undecodable.push((lease, UNDECODABLE)),
             }
         }
         if !undecodable.is_empty() {
@@ -67,12 +70,4 @@ fn work_item(row: &PgRow, lease: Lease) -> Result<WorkItem> {
         created_at: time(row, "created_at").map_err(read)?,
         locked_until: time(row, "locked_until").map_err(read)?,
     })
-}
-
-fn undecodable_because(error: &Error) -> Settlement {
-    Settlement::Dead {
-        reason: DeadReason::Undecodable,
-        counted: true,
-        error: cut_error(Some(&error.to_string()), MAX_ERROR_CHARS),
-    }
 }

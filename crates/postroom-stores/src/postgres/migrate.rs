@@ -91,9 +91,9 @@ fn steps(names: &Names, from: u32) -> Vec<SqlStr> {
 
 fn rendered(names: &Names, migrations: &[Migration]) -> Vec<SqlStr> {
     let render = |migration: &Migration| match migration.per_queue {
-        true => Queue::ALL
-            .map(|queue| names.for_queue(queue).render_qualified(migration.sql))
-            .to_vec(),
+        true => {
+            Queue::ALL.map(|queue| names.for_queue(queue).render_qualified(migration.sql)).to_vec()
+        }
         false => vec![names.render_qualified(migration.sql)],
     };
     migrations.iter().flat_map(render).collect()

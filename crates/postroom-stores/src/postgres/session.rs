@@ -43,8 +43,7 @@ enum Engine {
 impl Sessions {
     /// Two pools on one database: engine settings must not leak into the application's statements.
     pub(crate) async fn connect(url: &str) -> Result<Self> {
-        let options: PgConnectOptions =
-            url.parse().map_err(|error| classify("connect", error))?;
+        let options: PgConnectOptions = url.parse().map_err(|error| classify("connect", error))?;
         let options = options.application_name("postroom");
         let application = PgPoolOptions::new().connect_lazy_with(options.clone());
         let engine = PgPoolOptions::new()

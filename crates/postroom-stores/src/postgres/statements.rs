@@ -5,7 +5,7 @@ use sqlx::SqlStr;
 use crate::names::Names;
 
 macro_rules! statements {
-    ($($name:ident),* $(,)?) => {
+    ($($name:ident: $text:expr),* $(,)?) => {
         /// One field per file in `sql/postgres`.
         #[derive(Debug)]
         pub(crate) struct Statements {
@@ -14,14 +14,8 @@ macro_rules! statements {
 
         impl Statements {
             pub(crate) fn new(names: &Names) -> Self {
-                Self {
-                    // A clone is shared text; the original would be copied by each later clone.
-                    $($name: names
-                        .render_qualified(include_str!(concat!(
-                            "../../sql/postgres/", stringify!($name), ".sql"
-                        )))
-                        .clone(),)*
-                }
+                // A clone is shared text; the original would be copied by each later clone.
+                Self { $($name: names.render_qualified($text).clone(),)* }
             }
 
             /// All of them by name.
@@ -33,20 +27,20 @@ macro_rules! statements {
     };
 }
 
-statements!(
-    append,
-    append_lookup,
-    append_undo,
-    attempts,
-    claim,
-    get,
-    list,
-    purge,
-    purge_keys,
-    reap,
-    renew,
-    schema_version,
-    settle,
-    settle_done,
-    stats,
-);
+statements! {
+    append: include_str!("../../sql/postgres/append.sql"),
+    append_lookup: include_str!("../../sql/postgres/append_lookup.sql"),
+    append_undo: include_str!("../../sql/postgres/append_undo.sql"),
+    attempts: include_str!("../../sql/postgres/attempts.sql"),
+    claim: include_str!("../../sql/postgres/claim.sql"),
+    get: include_str!("../../sql/postgres/get.sql"),
+    list: include_str!("../../sql/postgres/list.sql"),
+    purge: include_str!("../../sql/postgres/purge.sql"),
+    purge_keys: include_str!("../../sql/postgres/purge_keys.sql"),
+    reap: include_str!("../../sql/postgres/reap.sql"),
+    renew: include_str!("../../sql/postgres/renew.sql"),
+    schema_version: include_str!("../../sql/postgres/schema_version.sql"),
+    settle: include_str!("../../sql/postgres/settle.sql"),
+    settle_done: include_str!("../../sql/postgres/settle_done.sql"),
+    stats: include_str!("../../sql/postgres/stats.sql"),
+}

@@ -1,0 +1,120 @@
+//! A schema of its own for each test, in the database that `POSTROOM_TEST_PG_URL` names.
+
+use std::sync::Arc;
+
+use postroom_core::store::AdminStore;
+use postroom_core::{Clock, ManualClock, MessageId};
+use postroom_stores::{PgStore, StoreConfig};
+use postroom_testkit::{Harness, Options};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{Executor, Postgres};
+use uuid::Uuid;
+
+pub struct Pg {
+    pub store: Arc<PgStore>,
+    /// The tables of the test are in its search path.
+    pub pool: PgPool,
+    pub schema: String,
+}
+
+pub fn url() -> String {
+    std::env::var("POSTROOM_TEST_PG_URL")
+        .expect("POSTROOM_TEST_PG_URL must name a PostgreSQL database for tests")
+}
+
+pub fn fresh_schema() -> String {
+    format!("test_{}", Uuid::new_v4().simple())
+}
+
+/// A pool whose sessions find the tables of `schema` by their bare names.
+pub fn pool_for(schema: &str) -> PgPool {
+    let options: PgConnectOptions = url().parse().expect("POSTROOM_TEST_PG_URL is a URL");
+    PgPoolOptions::new().connect_lazy_with(options.options([("search_path", schema)]))
+}
+
+/// Runs statements that are written down in a test.
+pub async fn run(pool: &PgPool, sql: &'static str) {
+    pool.execute(sqlx::raw_sql(sql)).await.expect("the statement of the test");
+}
+
+/// Drops the schema in the search path.
+pub async fn drop_schema(pool: &PgPool) {
+    let sql = "do $$ begin
+        set client_min_messages = warning;
+        execute format('drop schema if exists %I cascade', current_setting('search_path'));
+    end $$";
+    run(pool, sql).await;
+}
+
+impl Pg {
+    pub async fn with(config: StoreConfig) -> Self {
+        let (pool, schema) = (pool_for(&config.schema), config.schema.clone());
+        let store = PgStore::connect(&url(), config).await.expect("the test server answers");
+        store.migrate().await.expect("migrates");
+        run(&pool, "create table business (row bigint not null)").await;
+        Self { store: Arc::new(store), pool, schema }
+    }
+
+    pub async fn on_database_time() -> Self {
+        Self::with(StoreConfig { schema: fresh_schema(), ..StoreConfig::default() }).await
+    }
+}
+
+impl Harness for Pg {
+    type Store = PgStore;
+    type Plain = PoolConnection<Postgres>;
+
+    async fn fresh(clock: ManualClock, options: Options) -> Self {
+        Self::with(StoreConfig {
+            schema: fresh_schema(),
+            keep_done: options.keep_done,
+            clock: Clock::Manual(clock),
+            ..StoreConfig::default()
+        })
+        .await
+    }
+
+    fn store(&self) -> Arc<PgStore> {
+        Arc::clone(&self.store)
+    }
+
+    async fn connection(&self) -> PoolConnection<Postgres> {
+        self.pool.acquire().await.expect("a connection")
+    }
+
+    async fn begin(&self, conn: &mut PgConnection) {
+        conn.execute(sqlx::raw_sql("begin")).await.expect("begin");
+    }
+
+    async fn commit(&self, conn: &mut PgConnection) {
+        conn.execute(sqlx::raw_sql("commit")).await.expect("commit");
+    }
+
+    async fn rollback(&self, conn: &mut PgConnection) {
+        conn.execute(sqlx::raw_sql("rollback")).await.expect("rollback");
+    }
+
+    async fn write_business_row(&self, conn: &mut PgConnection, row: i64) {
+        // The connection may be one of the store's, without the search path.
+        let sql = "select set_config('search_path', $1, true)";
+        sqlx::query(sql).bind(&self.schema).execute(&mut *conn).await.expect("search path");
+        let insert = sqlx::query("insert into business values ($1)").persistent(false);
+        insert.bind(row).execute(conn).await.expect("inside a transaction");
+    }
+
+    async fn business_rows(&self) -> Vec<i64> {
+        let sql = "select row from business order by row";
+        sqlx::query_scalar(sql).fetch_all(&self.pool).await.expect("rows")
+    }
+
+    async fn make_undecodable(&self, id: MessageId) {
+        let sql = "update outbox_message set headers = '[1]' where id = $1";
+        let update = sqlx::query(sql).bind(id.as_uuid());
+        update.execute(&self.pool).await.expect("the message is there");
+    }
+
+    async fn finish(self) {
+        drop_schema(&self.pool).await;
+    }
+}
