@@ -94,22 +94,13 @@ impl Attributes {
             problems.note(Err(Error::new_spanned(on, message)));
         };
         if self.topic.is_none() {
-            refuse(
-                &input.ident,
-                "an event needs a topic: #[event(topic = \"order.placed\")]",
-            );
+            refuse(&input.ident, "an event needs a topic: #[event(topic = \"order.placed\")]");
         }
         if let (Some(_), Some(key)) = (&self.unordered, &self.ordering_key) {
-            refuse(
-                &key.member,
-                "an ordering key on an event that is `unordered`: remove one",
-            );
+            refuse(&key.member, "an ordering key on an event that is `unordered`: remove one");
         }
         if let (Some(_), Some(key)) = (&self.derive_key, &self.idempotency_key) {
-            refuse(
-                &key.member,
-                "an idempotency key on an event with `derive_key`: remove one",
-            );
+            refuse(&key.member, "an idempotency key on an event with `derive_key`: remove one");
         }
         if let (Some(derive), None) = (&self.derive_key, &self.aggregate) {
             let message = "`derive_key` needs a field with #[event(aggregate = \"...\")]";
@@ -126,11 +117,7 @@ impl Attributes {
 impl Role {
     fn of(field: &Field, member: Member) -> Self {
         let inner = option_of(&field.ty);
-        Self {
-            member,
-            ty: inner.unwrap_or(&field.ty).clone(),
-            optional: inner.is_some(),
-        }
+        Self { member, ty: inner.unwrap_or(&field.ty).clone(), optional: inner.is_some() }
     }
 }
 
@@ -146,9 +133,7 @@ fn fields(input: &DeriveInput) -> Result<&Fields> {
 }
 
 fn events(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute> {
-    attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("event"))
+    attributes.iter().filter(|attribute| attribute.path().is_ident("event"))
 }
 
 fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
@@ -171,10 +156,7 @@ fn checked(text: LitStr, name: &str, max: usize, refused: impl Fn(char) -> bool)
     }
     match value.chars().find(|&c| refused(c)) {
         None => Ok(text),
-        Some(c) => Err(Error::new(
-            text.span(),
-            format!("{name} must not contain {c:?}"),
-        )),
+        Some(c) => Err(Error::new(text.span(), format!("{name} must not contain {c:?}"))),
     }
 }
 
@@ -185,11 +167,7 @@ fn option_of(mut ty: &Type) -> Option<&Type> {
         ty = &group.elem;
     }
     let Type::Path(path) = ty else { return None };
-    let last = path
-        .path
-        .segments
-        .last()
-        .filter(|last| last.ident == "Option")?;
+    let last = path.path.segments.last().filter(|last| last.ident == "Option")?;
     let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else {
         return None;
     };

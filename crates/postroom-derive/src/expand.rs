@@ -10,10 +10,7 @@ use crate::attributes::{Attributes, Role};
 /// The implementation of `Event` for the input.
 pub(crate) fn event(mut input: DeriveInput) -> Result<TokenStream> {
     let attributes = Attributes::read(&input)?;
-    let krate = attributes
-        .krate
-        .clone()
-        .unwrap_or_else(|| parse_quote!(::postroom));
+    let krate = attributes.krate.clone().unwrap_or_else(|| parse_quote!(::postroom));
     bound(&mut input.generics, &attributes, &krate);
     let (topic, name) = (&attributes.topic, &input.ident);
     let methods = [
@@ -50,13 +47,9 @@ fn bound(generics: &mut Generics, attributes: &Attributes, krate: &Path) {
     let keys = attributes.idempotency_key.iter().map(|role| &role.ty);
     let keys: Vec<_> = keys.collect();
     let conditions = generics.make_where_clause();
-    conditions
-        .predicates
-        .push(parse_quote!(Self: #krate::__private::Serialize));
+    conditions.predicates.push(parse_quote!(Self: #krate::__private::Serialize));
     for ty in displayed {
-        conditions
-            .predicates
-            .push(parse_quote!(#ty: ::core::fmt::Display));
+        conditions.predicates.push(parse_quote!(#ty: ::core::fmt::Display));
     }
     for ty in keys {
         conditions.predicates.push(parse_quote! {
@@ -69,7 +62,9 @@ fn aggregate(attributes: &Attributes) -> Option<TokenStream> {
     let (kind, role) = attributes.aggregate.as_ref()?;
     let id = role.display();
     Some(quote! {
-        fn aggregate(&self) -> ::core::option::Option<(::std::string::String, ::std::string::String)> {
+        fn aggregate(
+            &self,
+        ) -> ::core::option::Option<(::std::string::String, ::std::string::String)> {
             #id.map(|id| (::std::string::String::from(#kind), id))
         }
     })
@@ -101,7 +96,9 @@ fn idempotency_key(attributes: &Attributes, krate: &Path) -> Option<TokenStream>
     let key = match (&attributes.idempotency_key, &attributes.derive_key) {
         (None, None) => return None,
         (Some(role), _) => role.map(&quote! {
-            ::core::convert::Into::<#krate::IdempotencyKey>::into(::core::clone::Clone::clone(value))
+            ::core::convert::Into::<#krate::IdempotencyKey>::into(
+                ::core::clone::Clone::clone(value)
+            )
         }),
         (None, Some(_)) => {
             let version = match &attributes.version {
@@ -168,14 +165,8 @@ mod tests {
         assert!(expanded(&with_topic(&"ä".repeat(255))).is_ok());
         let long = refused(&with_topic(&"ä".repeat(256)));
         assert_eq!(long, ["topic must be 1 to 255 characters, got 256"]);
-        assert_eq!(
-            refused(&with_topic("")),
-            ["topic must be 1 to 255 characters, got 0"]
-        );
-        assert_eq!(
-            refused(&with_topic("a\nb")),
-            [r"topic must not contain '\n'"]
-        );
+        assert_eq!(refused(&with_topic("")), ["topic must be 1 to 255 characters, got 0"]);
+        assert_eq!(refused(&with_topic("a\nb")), [r"topic must not contain '\n'"]);
     }
 
     #[test]
@@ -186,10 +177,7 @@ mod tests {
         assert!(expanded(&of(&"ä".repeat(64))).is_ok());
         let long = refused(&of(&"ä".repeat(65)));
         assert_eq!(long, ["aggregate must be 1 to 64 characters, got 65"]);
-        assert_eq!(
-            refused(&of("")),
-            ["aggregate must be 1 to 64 characters, got 0"]
-        );
+        assert_eq!(refused(&of("")), ["aggregate must be 1 to 64 characters, got 0"]);
         assert_eq!(refused(&of("a\0")), [r"aggregate must not contain '\0'"]);
     }
 
@@ -212,10 +200,7 @@ mod tests {
     fn contradictions_are_refused() {
         for (source, expected) in [
             ("struct E;", "an event needs a topic"),
-            (
-                r#"#[event(topic = "a", topic = "b")] struct E;"#,
-                "given twice",
-            ),
+            (r#"#[event(topic = "a", topic = "b")] struct E;"#, "given twice"),
             (
                 r#"#[event(topic = "t", unordered)] struct E(#[event(ordering_key)] u8);"#,
                 "an ordering key on an event that is `unordered`",
@@ -224,14 +209,8 @@ mod tests {
                 r#"#[event(topic = "t")] struct E(#[event(version)] u8);"#,
                 "`version` is a part of the derived key",
             ),
-            (
-                r#"#[event(topic = "t")] enum E { A }"#,
-                "an event is a struct",
-            ),
-            (
-                r#"#[event(topic = "t")] union E { a: u8 }"#,
-                "an event is a struct",
-            ),
+            (r#"#[event(topic = "t")] enum E { A }"#, "an event is a struct"),
+            (r#"#[event(topic = "t")] union E { a: u8 }"#, "an event is a struct"),
         ] {
             let problems = refused(source);
             assert!(problems[0].starts_with(expected), "{source}: {problems:?}");

@@ -1,7 +1,7 @@
 //! `#[derive(Event)]`, for users of the `postroom` crate, which re-exports it.
 //!
 //! The macro only fills in the methods of the trait `Event`; everything it does can be written by
-//! hand. It refuses at compile time what the message would refuse at run time, as far as it can see.
+//! hand. It refuses at compile time what the message would refuse at run time, as far as it sees.
 
 mod attributes;
 mod expand;
@@ -46,23 +46,21 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// | attribute | meaning |
 /// |---|---|
-/// | `aggregate = "order"` | the id of the thing that it happened to, and its kind (1 to 64 characters) |
+/// | `aggregate = "order"` | the id of what it happened to, and its kind (1 to 64 characters) |
 /// | `ordering_key` | the key within which events are ordered, instead of the aggregate |
 /// | `tenant` | whose event it is |
 /// | `idempotency_key` | an `IdempotencyKey` or a `Uuid`; a second publish with it is a duplicate |
 /// | `version` | the last part of the derived key, such as the revision of the aggregate |
 ///
-/// Each role belongs to one field at most. All of them, except `idempotency_key`, take any type with
-/// `Display`. A field of type `Option<_>` that is `None` counts as absent; a derived key needs the
-/// aggregate, so an event whose aggregate is `None` has no key.
+/// Each role belongs to one field at most. All of them, except `idempotency_key`, take any type
+/// with `Display`. A field of type `Option<_>` that is `None` counts as absent; a derived key needs
+/// the aggregate, so an event whose aggregate is `None` has no key.
 ///
-/// An event with an aggregate is ordered by it: `order/7`. A derived key says that there is one such
-/// event per aggregate (and version): publish `order.placed` for order 7 twice and the second is a
-/// duplicate.
+/// An event with an aggregate is ordered by it: `order/7`. A derived key says that there is one
+/// such event per aggregate (and version): publish `order.placed` for order 7 twice and the second
+/// is a duplicate.
 #[proc_macro_derive(Event, attributes(event))]
 pub fn derive_event(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    expand::event(input)
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    expand::event(input).unwrap_or_else(syn::Error::into_compile_error).into()
 }

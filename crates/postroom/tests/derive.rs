@@ -25,11 +25,7 @@ struct OrderPlaced {
 }
 
 fn order_placed() -> OrderPlaced {
-    OrderPlaced {
-        order_id: 7,
-        shop: "acme".into(),
-        total_cents: 1250,
-    }
+    OrderPlaced { order_id: 7, shop: "acme".into(), total_cents: 1250 }
 }
 
 #[test]
@@ -42,10 +38,7 @@ fn msg_3_a_derived_event_has_topic_aggregate_tenant_and_json() {
     assert_eq!(message.tenant_id().map(AsRef::as_ref), Some("acme"));
     assert_eq!(message.idempotency_key(), None);
     let json: serde_json::Value = message.json().expect("its own JSON");
-    assert_eq!(
-        json,
-        serde_json::json!({"order_id": 7, "shop": "acme", "total_cents": 1250})
-    );
+    assert_eq!(json, serde_json::json!({"order_id": 7, "shop": "acme", "total_cents": 1250}));
 }
 
 #[test]
@@ -75,10 +68,7 @@ fn ord_4_an_ordering_key_replaces_the_aggregate() {
         account: &'static str,
     }
 
-    let event = PaymentTaken {
-        payment: 1,
-        account: "alice",
-    };
+    let event = PaymentTaken { payment: 1, account: "alice" };
     assert_eq!(ordering_key(&event).as_deref(), Some("alice"));
 }
 
@@ -89,10 +79,7 @@ fn ord_3_an_event_without_an_aggregate_has_no_order() {
     struct Heartbeat;
 
     let message = message(&Heartbeat);
-    assert_eq!(
-        (message.ordering_key(), message.aggregate_id()),
-        (None, None)
-    );
+    assert_eq!((message.ordering_key(), message.aggregate_id()), (None, None));
     assert_eq!(message.payload().as_ref(), b"null");
 }
 
@@ -111,18 +98,10 @@ struct UserInvited {
 
 #[test]
 fn msg_3_a_role_that_is_none_is_absent() {
-    let none = UserInvited {
-        user: None,
-        tenant: None,
-        order: None,
-        request: None,
-    };
+    let none = UserInvited { user: None, tenant: None, order: None, request: None };
     let absent = message(&none);
     assert_eq!((absent.aggregate_id(), absent.tenant_id()), (None, None));
-    assert_eq!(
-        (absent.ordering_key(), absent.idempotency_key()),
-        (None, None)
-    );
+    assert_eq!((absent.ordering_key(), absent.idempotency_key()), (None, None));
 
     let request = Uuid::from_u128(9);
     let some = UserInvited {
@@ -164,11 +143,7 @@ fn msg_4_a_derived_key_names_tenant_aggregate_topic_and_version() {
     #[event(topic = "order.placed", derive_key)]
     struct Plain(#[event(aggregate = "order")] Option<u64>);
 
-    let once = Once {
-        order: 42,
-        shop: "acme",
-        revision: 3,
-    };
+    let once = Once { order: 42, shop: "acme", revision: 3 };
     let expected = IdempotencyKey::derive("acme", "order", "42", "order.placed", Some("3"));
     assert_eq!(once.idempotency_key(), Some(expected));
     let plain = IdempotencyKey::derive("", "order", "42", "order.placed", None);
@@ -191,11 +166,7 @@ where
 
 #[test]
 fn msg_3_events_may_be_generic() {
-    let event = Changed {
-        id: 7_u8,
-        tenant: Some("acme"),
-        body: vec![1, 2],
-    };
+    let event = Changed { id: 7_u8, tenant: Some("acme"), body: vec![1, 2] };
     assert_eq!(ordering_key(&event).as_deref(), Some("thing/7"));
     assert_eq!(event.tenant_id().as_deref(), Some("acme"));
 }
@@ -210,11 +181,7 @@ fn msg_3_any_type_that_displays_can_be_an_id() {
         }
     }
 
-    let event = Changed {
-        id: Sku(12),
-        tenant: None,
-        body: (),
-    };
+    let event = Changed { id: Sku(12), tenant: None, body: () };
     assert_eq!(ordering_key(&event).as_deref(), Some("thing/sku-0012"));
 }
 
@@ -233,22 +200,13 @@ fn msg_3_events_may_be_made_by_macros() {
     event!(Made, "thing.made", r#type: String);
     event!(Perhaps, "thing.made", id: Option<u8>);
 
-    assert_eq!(
-        ordering_key(&Made { r#type: "a".into() }).as_deref(),
-        Some("thing/a")
-    );
+    assert_eq!(ordering_key(&Made { r#type: "a".into() }).as_deref(), Some("thing/a"));
     assert_eq!(ordering_key(&Perhaps { id: None }), None);
 }
 
 #[test]
 fn msg_2_limits_of_values_are_checked_when_the_message_is_made() {
-    let event = OrderPlaced {
-        shop: "x".repeat(65),
-        ..order_placed()
-    };
+    let event = OrderPlaced { shop: "x".repeat(65), ..order_placed() };
     let error = (&event).into_message().expect_err("the tenant is too long");
-    assert_eq!(
-        error.to_string(),
-        "tenant_id must be 1 to 64 characters, got 65 characters"
-    );
+    assert_eq!(error.to_string(), "tenant_id must be 1 to 64 characters, got 65 characters");
 }
