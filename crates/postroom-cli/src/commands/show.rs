@@ -1,0 +1,29 @@
+//! `postroom show`.
+
+use postroom::store::AdminStore;
+
+use super::Report;
+use crate::args;
+use crate::failure::{Exit, Failure};
+use crate::render::{Screen, detail, json};
+
+pub(super) async fn run(
+    args: &args::Show,
+    store: &dyn AdminStore,
+    as_json: bool,
+    screen: &Screen,
+) -> Result<Report, Failure> {
+    let Some(found) = store.get(args.id).await? else {
+        let next = "`postroom list` shows what is there; --queue and --schema choose where to look";
+        return Err(Failure::new(Exit::NotFound, format!("no message {}", args.id)).next(next));
+    };
+    if as_json {
+        return Ok(Report::data(json::document(&json::detail(&found, args.payload))));
+    }
+    let report = Report::data(detail::page(&found, args.payload, screen));
+    let hidden = !args.payload && found.record.message.is_some_and(|m| !m.payload().is_empty());
+    Ok(match hidden {
+        true => report.note("\n--payload shows the payload too."),
+        false => report,
+    })
+}

@@ -1,0 +1,84 @@
+//! Times: absolute in UTC, and relative to now.
+
+use postroom::Timestamp;
+
+/// `2026-11-15 14:03:11Z`, whole seconds.
+pub(crate) fn absolute(time: Timestamp) -> String {
+    match jiff::Timestamp::from_second(time.as_micros().div_euclid(1_000_000)) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+        // The last second that stores know is past the last one that jiff knows.
+        Err(_) => "9999-12-31 23:59:59Z".to_owned(),
+    }
+}
+
+/// RFC 3339 with microseconds, for machines.
+pub(crate) fn rfc3339(time: Timestamp) -> String {
+    match jiff::Timestamp::from_microsecond(time.as_micros()) {
+        Ok(time) => format!("{time:.6}"),
+        Err(_) => "9999-12-31T23:59:59.000000Z".to_owned(),
+    }
+}
+
+/// `3m ago`, `in 2h`, `now`.
+pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
+    let (ahead, behind) = (time.since(now), now.since(time));
+    if ahead.as_secs() > 0 {
+        format!("in {}", short(ahead))
+    } else if behind.as_secs() > 0 {
+        format!("{} ago", short(behind))
+    } else {
+        "now".to_owned()
+    }
+}
+
+/// `2026-11-15 14:03:11Z (3m ago)`.
+pub(crate) fn both(time: Timestamp, now: Timestamp) -> String {
+    format!("{} ({})", absolute(time), relative(time, now))
+}
+
+/// The largest unit that fits, rounded down.
+pub(crate) fn short(duration: std::time::Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..172_800 => format!("{}h", seconds / 3_600),
+        172_800..63_072_000 => format!("{}d", seconds / 86_400),
+        _ => format!("{}y", seconds / 31_536_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::now;
+    use super::*;
+
+    #[test]
+    fn times_are_absolute_and_relative() {
+        assert_eq!(absolute(now()), "2026-11-15 14:00:00Z");
+        assert_eq!(rfc3339(now()), "2026-11-15T14:00:00.000000Z");
+        let earlier = now().saturating_sub(Duration::from_secs(200));
+        assert_eq!(both(earlier, now()), "2026-11-15 13:56:40Z (3m ago)");
+        assert_eq!(absolute(Timestamp::FAR_FUTURE), "9999-12-31 23:59:59Z");
+    }
+
+    #[test]
+    fn distances_use_the_largest_unit() {
+        for (seconds, expected) in [
+            (0, "now"),
+            (1, "in 1s"),
+            (59, "in 59s"),
+            (60, "in 1m"),
+            (7_199, "in 1h"),
+            (86_400, "in 24h"),
+            (172_800, "in 2d"),
+            (63_072_000, "in 2y"),
+        ] {
+            let time = now().saturating_add(Duration::from_secs(seconds));
+            assert_eq!(relative(time, now()), expected);
+        }
+        assert_eq!(relative(now().saturating_sub(Duration::from_secs(90)), now()), "1m ago");
+    }
+}
