@@ -15,7 +15,7 @@ Exit codes:
   2  wrong usage, or a value that breaks a limit; nothing was written
   3  no such message
   4  the schema is missing, too old or too new; see `postroom migrate`
-  5  the database does not answer, or is too busy now
+  5  the database does not answer, refuses the login, or is too busy now
 
 A SQLite database gets its schema when it is first written to. A server never does: run
 `postroom migrate` there, or give `postroom migrate --print` to whoever runs your migrations.";
@@ -66,6 +66,7 @@ pub(crate) struct Target {
         global = true,
         value_name = "NAME",
         env = "POSTROOM_SCHEMA",
+        hide_env_values = true,
         default_value = "postroom"
     )]
     pub(crate) schema: String,
@@ -76,6 +77,7 @@ pub(crate) struct Target {
         global = true,
         value_name = "NAME",
         env = "POSTROOM_PREFIX",
+        hide_env_values = true,
         default_value = "",
         hide_default_value = true
     )]

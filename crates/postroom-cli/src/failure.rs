@@ -45,9 +45,9 @@ impl Failure {
 
     /// The cause, with its causes.
     pub(crate) fn why(mut self, cause: &(dyn Error + 'static)) -> Self {
-        let mut why = cause.to_string();
+        let mut why = words(cause);
         for cause in std::iter::successors(cause.source(), |&cause| cause.source()) {
-            let cause = cause.to_string();
+            let cause = words(cause);
             // Drivers like to repeat their source.
             if !why.contains(&cause) {
                 let _ = write!(why, ": {cause}");
@@ -87,6 +87,14 @@ impl Failure {
     }
 }
 
+/// What a cause says. Of a database that is its own message, without the driver's frame around it.
+fn words(cause: &(dyn Error + 'static)) -> String {
+    match cause.downcast_ref() {
+        Some(sqlx::Error::Database(error)) => error.message().to_owned(),
+        _ => cause.to_string(),
+    }
+}
+
 /// A text of whatever origin as one line.
 fn line(text: &str) -> String {
     crate::render::inert(&text.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -96,7 +104,7 @@ impl From<postroom::Error> for Failure {
     fn from(error: postroom::Error) -> Self {
         let (exit, next) = match error.kind() {
             ErrorKind::Invalid | ErrorKind::Codec => {
-                (Exit::Invalid, Some("nothing was written; change the value and run it again"))
+                (Exit::Invalid, Some("change the value and run it again"))
             }
             ErrorKind::IdTaken => {
                 (Exit::Error, Some("leave --id out to get a fresh one; nothing was written"))

@@ -1,13 +1,13 @@
 //! Which store the command line means, and when its schema is created.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::store::{AdminStore, BoxFuture, TransactionalStore};
 use postroom::{
-    Error, ErrorKind, Message, Outbox, PgStore, Published, Queue, SqliteStore, StoreConfig,
-    postgres, sqlite,
+    Message, Outbox, PgStore, Published, Queue, SqliteStore, StoreConfig, postgres, sqlite,
 };
 
 use sqlx::{Connection as _, PgConnection};
@@ -88,26 +88,54 @@ impl Target {
             let next = "`postroom migrate` or `postroom enqueue` creates it; --url names another";
             return Err(Failure::new(Exit::Unavailable, what).next(next));
         }
-        Ok(OpenStore::new(SqliteStore::open(self.url.as_str(), self.config.clone()).await?))
+        match SqliteStore::open(self.url.as_str(), self.config.clone()).await {
+            Ok(store) => Ok(OpenStore::new(store)),
+            Err(error) => {
+                Err(Failure::from(error).next(format!("check {file} and who may write there")))
+            }
+        }
     }
 
     async fn connect_postgres(&self) -> Result<OpenStore, Failure> {
-        let away =
-            || Error::new(ErrorKind::Unavailable, format!("no answer from {}", self.url.shown()));
         let connecting = async {
-            // A pool tries a refused connection until its patience ends, and then can not say why.
-            match PgConnection::connect(self.url.as_str()).await {
-                Err(sqlx::Error::Io(cause)) => return Err(away().with_source(cause)),
-                Ok(probe) => _ = probe.close().await,
-                // The store words all other errors.
-                Err(_) => {}
-            }
-            PgStore::connect(self.url.as_str(), self.config.clone()).await
+            self.probe().await?;
+            let store = PgStore::connect(self.url.as_str(), self.config.clone()).await?;
+            Ok(OpenStore::new(store))
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
-            Ok(connected) => Ok(OpenStore::new(connected?)),
-            Err(elapsed) => Err(away().with_source(elapsed).into()),
+            Ok(connected) => connected,
+            Err(elapsed) => Err(self.away().why(&elapsed)),
         }
+    }
+
+    /// One connection by hand: a pool tries a refused one until its patience ends, and then can not
+    /// say why.
+    async fn probe(&self) -> Result<(), Failure> {
+        match PgConnection::connect(self.url.as_str()).await {
+            Ok(probe) => _ = probe.close().await,
+            Err(sqlx::Error::Io(cause)) => return Err(self.away().why(&cause)),
+            Err(cause @ sqlx::Error::Database(_)) => {
+                let what = format!("no entry to {}", self.url.shown());
+                let next = "check the user, the password and the database name in --url";
+                return Err(Failure::new(Exit::Unavailable, what).why(&cause).next(next));
+            }
+            // The store words all other errors.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn away(&self) -> Failure {
+        let what = format!("no answer from {}", self.url.shown());
+        let next = "check that the database runs and that --url points at it";
+        Failure::new(Exit::Unavailable, what).next(next)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (queue, url) = (self.config.queue.as_str(), self.url.shown());
+        write!(f, "{queue} of {url}, schema {}", self.config.schema)
     }
 }
 

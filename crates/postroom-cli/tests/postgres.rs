@@ -113,7 +113,8 @@ fn sec_2_a_refused_login_does_not_show_the_password() {
     let host = rest.rsplit_once('@').map_or(rest.clone(), |(_, host)| host.to_owned());
     let cli = Cli::new(&["--url", &format!("{scheme}://nobody_here:s3cret@{host}")]);
     let ran = cli.run(&["stats"]);
-    assert_ne!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.stderr.contains("nobody_here"), "{ran:?}");
+    assert!(ran.stderr.contains("next: check the user, the password"), "{ran:?}");
     assert!(!ran.stderr.contains("s3cret"), "{ran:?}");
 }

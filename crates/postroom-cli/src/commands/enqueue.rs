@@ -1,6 +1,7 @@
 //! `postroom enqueue`.
 
 use postroom::{Message, MessageBuilder, Queue};
+use serde_json::json;
 
 use super::Report;
 use crate::args;
@@ -26,7 +27,11 @@ pub(super) async fn run(
     let store = target.open(Access::Write).await?;
     let published = store.enqueue(message).await?;
     let report = Report::data(match as_json {
-        true => json::document(&json::published(&published)),
+        true => json::document(&json!({
+            "id": published.id,
+            "work_id": published.work,
+            "already_existed": published.already_existed,
+        })),
         false => format!("{}\n", published.id),
     });
     Ok(match published.already_existed {

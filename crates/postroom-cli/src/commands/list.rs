@@ -1,7 +1,6 @@
 //! `postroom list`.
 
 use postroom::store::{AdminStore, List};
-use serde_json::Value;
 
 use super::Report;
 use crate::args;
@@ -23,8 +22,8 @@ pub(super) async fn run(
     };
     let records = store.list(&list).await?;
     if as_json {
-        let all = records.iter().map(json::record).collect();
-        return Ok(Report::data(json::document(&Value::Array(all))));
+        let all: Vec<_> = records.iter().map(json::Record::new).collect();
+        return Ok(Report::data(json::document(&all)));
     }
     let Some(last) = records.last() else {
         return Ok(Report::default().note(nothing(&list)));

@@ -1,5 +1,6 @@
 //! `postroom migrate`.
 
+use postroom::store::Migrated;
 use serde_json::json;
 
 use super::Report;
@@ -9,12 +10,9 @@ use crate::store::{Access, Target};
 
 pub(super) async fn run(target: &Target, as_json: bool) -> Result<Report, Failure> {
     let store = target.open(Access::Migrate).await?;
-    let migrated = store.admin().migrate().await?;
-    if as_json {
-        return Ok(Report::data(json::document(&json::migrated(migrated))));
-    }
-    let (from, to) = (migrated.from, migrated.to);
+    let Migrated { from, to } = store.admin().migrate().await?;
     Ok(Report::data(match from {
+        _ if as_json => json::document(&json!({ "from": from, "to": to })),
         _ if from == to => format!("The schema is up to date at version {to}.\n"),
         0 => format!("Created the schema at version {to}.\n"),
         _ => format!("Brought the schema from version {from} to {to}.\n"),

@@ -61,10 +61,7 @@ async fn perform(
             let store = target.open(Access::Read).await?;
             show::run(&args, store.admin(), json, screen).await
         }
-        Command::Stats => {
-            let store = target.open(Access::Read).await?;
-            stats::run(target.queue(), store.admin(), json, screen).await
-        }
+        Command::Stats => stats::run(target, json, screen).await,
         // Needs no database and was run before.
         Command::Completions { shell } => Ok(completions(shell)),
     }

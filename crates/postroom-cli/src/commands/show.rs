@@ -17,13 +17,8 @@ pub(super) async fn run(
         let next = "`postroom list` shows what is there; --queue and --schema choose where to look";
         return Err(Failure::new(Exit::NotFound, format!("no message {}", args.id)).next(next));
     };
-    if as_json {
-        return Ok(Report::data(json::document(&json::detail(&found, args.payload))));
-    }
-    let report = Report::data(detail::page(&found, args.payload, screen));
-    let hidden = !args.payload && found.record.message.is_some_and(|m| !m.payload().is_empty());
-    Ok(match hidden {
-        true => report.note("\n--payload shows the payload too."),
-        false => report,
-    })
+    Ok(Report::data(match as_json {
+        true => json::document(&json::Detail::new(&found, args.payload)),
+        false => detail::page(&found, args.payload, screen),
+    }))
 }

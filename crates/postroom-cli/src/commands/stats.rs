@@ -1,21 +1,19 @@
 //! `postroom stats`.
 
-use postroom::Queue;
-use postroom::store::AdminStore;
-
 use super::Report;
 use crate::failure::Failure;
 use crate::render::{Screen, json, table};
+use crate::store::{Access, Target};
 
 pub(super) async fn run(
-    queue: Queue,
-    store: &dyn AdminStore,
+    target: &Target,
     as_json: bool,
     screen: &Screen,
 ) -> Result<Report, Failure> {
-    let stats = store.stats().await?;
+    let store = target.open(Access::Read).await?;
+    let stats = store.admin().stats().await?;
     Ok(Report::data(match as_json {
-        true => json::document(&json::stats(queue.as_str(), &stats)),
-        false => table::stats(&stats, screen),
+        true => json::document(&json::Stats::new(target.queue().as_str(), &stats)),
+        false => table::stats(&target.to_string(), &stats, screen),
     }))
 }

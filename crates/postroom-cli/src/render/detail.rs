@@ -12,13 +12,13 @@ use super::{Screen, inert, json::at, outlook, paint, payload, status, style, tim
 pub(crate) fn page(detail: &Detail, with_payload: bool, screen: &Screen) -> String {
     let record = &detail.record;
     let mut page = format!("{}\n", paint(&inert(&record.topic), style::HEAD, screen.color));
-    for (name, value) in facts(record, screen.now) {
+    for (name, value) in facts(record, with_payload, screen.now) {
         let name = paint(&format!("{name:<16}"), style::DIM, screen.color);
         let _ = writeln!(page, "  {name}{}", inert(&value));
     }
     heading(&mut page, "Timeline", screen);
     for (at, event) in timeline(detail, screen.now) {
-        let when = format!("{}  {:>8}", time::absolute(at), time::relative(at, screen.now));
+        let when = format!("{}  {:>10}", time::absolute(at), time::relative(at, screen.now));
         let _ = writeln!(page, "  {}  {}", paint(&when, style::DIM, screen.color), inert(&event));
     }
     if let Some(message) = &record.message {
@@ -49,7 +49,7 @@ fn headers(page: &mut String, message: &Message, screen: &Screen) {
 }
 
 /// What there is to say, by name. Absent things are left out.
-fn facts(record: &Record, now: Timestamp) -> Vec<(&'static str, String)> {
+fn facts(record: &Record, with_payload: bool, now: Timestamp) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("id", record.id.to_string()),
         ("status", format!("{} ({})", status(record), outlook(record, now))),
@@ -70,13 +70,18 @@ fn facts(record: &Record, now: Timestamp) -> Vec<(&'static str, String)> {
     add("idempotency key", message.idempotency_key().map(|key| key.to_string()));
     add("correlation id", message.correlation_id().map(ToString::to_string));
     add("causation id", message.causation_id().map(ToString::to_string));
-    add("occurred", message.occurred_at().map(|at| time::both(at, now)));
+    let occurred = message.occurred_at().filter(|at| *at != record.created_at);
+    add("occurred", occurred.map(|at| time::both(at, now)));
     add("due", message.due().and_then(at).map(|at| time::both(at, now)));
     add("expires", message.expires().and_then(at).map(|at| time::both(at, now)));
     let priority = Some(message.priority()).filter(|priority| *priority != 0);
     add("priority", priority.map(|priority| priority.to_string()));
+    let hint = match message.payload().is_empty() || with_payload {
+        true => "",
+        false => "; --payload shows them",
+    };
     let bytes = message.payload().len();
-    add("payload", Some(format!("{bytes} bytes of {}", message.content_type())));
+    add("payload", Some(format!("{bytes} bytes of {}{hint}", message.content_type())));
     facts
 }
 
@@ -109,7 +114,8 @@ fn timeline(detail: &Detail, now: Timestamp) -> Vec<(Timestamp, String)> {
     match record.state {
         State::Ready => {
             let next = record.next_attempt_at.filter(|at| *at > now);
-            events.extend(next.map(|at| (at, "next attempt".to_owned())));
+            let which = if detail.history.is_empty() { "first attempt" } else { "next attempt" };
+            events.extend(next.map(|at| (at, which.to_owned())));
         }
         State::Leased => {
             let end = record.locked_until;
@@ -169,10 +175,10 @@ order.placed
   payload         11 bytes of application/json
 
 Timeline
-  2026-11-15 13:58:00Z    2m ago  written
-  2026-11-15 13:58:30Z    1m ago  attempt failed: connection refused (owner 11111111)
-  2026-11-15 13:59:30Z   30s ago  lease ran out (owner 11111111)
-  2026-11-15 14:00:12Z    in 12s  next attempt
+  2026-11-15 13:58:00Z      2m ago  written
+  2026-11-15 13:58:30Z   1m30s ago  attempt failed: connection refused (owner 11111111)
+  2026-11-15 13:59:30Z     30s ago  lease ran out (owner 11111111)
+  2026-11-15 14:00:12Z      in 12s  next attempt
 
 Headers
   source: shop
@@ -189,6 +195,7 @@ Payload (JSON)
     fn adm_1_payloads_are_shown_on_demand_only() {
         let page = page(&failed(), false, &screen(None));
         assert!(!page.contains("Payload"), "{page}");
+        assert!(page.contains("11 bytes of application/json; --payload shows them"), "{page}");
     }
 
     #[test]

@@ -195,11 +195,11 @@ pub(crate) mod tests {
         let base = record();
         for (record, expected) in [
             (Record { ..base.clone() }, "due now"),
-            (Record { next_attempt_at: later, ..base.clone() }, "due in 1m"),
-            (Record { next_attempt_at: later, attempts: 2, ..base.clone() }, "retry in 1m"),
+            (Record { next_attempt_at: later, ..base.clone() }, "due in 1m30s"),
+            (Record { next_attempt_at: later, attempts: 2, ..base.clone() }, "retry in 1m30s"),
             (
                 Record { state: State::Leased, locked_until: later, ..base.clone() },
-                "lease ends in 1m",
+                "lease ends in 1m30s",
             ),
             (
                 Record { state: State::Leased, locked_until: before, ..base.clone() },

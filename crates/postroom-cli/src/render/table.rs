@@ -5,7 +5,7 @@ use comfy_table::{
 };
 use postroom::store::{Record, Stats};
 
-use super::{Screen, inert, outlook, status, time};
+use super::{Screen, inert, outlook, paint, status, style, time};
 
 /// From this width on there is room for when and how often.
 const MEDIUM: u16 = 100;
@@ -45,7 +45,7 @@ pub(crate) fn records(records: &[Record], screen: &Screen) -> String {
         table.add_row(row);
     }
     keep_whole(&mut table, tenants, medium);
-    lines(&table)
+    lines(&mut table)
 }
 
 fn what_next(record: &Record, screen: &Screen) -> String {
@@ -73,11 +73,10 @@ fn keep_whole(table: &mut Table, tenants: bool, medium: bool) {
     }
 }
 
-/// Counts by state.
-pub(crate) fn stats(stats: &Stats, screen: &Screen) -> String {
-    let oldest = stats
-        .oldest_ready
-        .map_or(String::new(), |age| format!("; the oldest for {}", time::short(age)));
+/// Counts by state, below a line that says where.
+pub(crate) fn stats(title: &str, stats: &Stats, screen: &Screen) -> String {
+    let oldest = stats.oldest_ready.map(|age| format!("; the oldest is {} old", time::short(age)));
+    let oldest = oldest.unwrap_or_default();
     let mut table = bare(screen);
     for (name, count, meaning) in [
         ("ready", stats.ready, format!("can be delivered now{oldest}")),
@@ -90,7 +89,8 @@ pub(crate) fn stats(stats: &Stats, screen: &Screen) -> String {
         let count = Cell::new(count).set_alignment(comfy_table::CellAlignment::Right);
         table.add_row([colored(name), count, Cell::new(meaning)]);
     }
-    lines(&table)
+    let title = paint(&inert(title), style::HEAD, screen.color);
+    format!("{title}\n{}", lines(&mut table))
 }
 
 fn bare(screen: &Screen) -> Table {
@@ -121,12 +121,11 @@ fn colored(status: &str) -> Cell {
 }
 
 /// The table without the space around it.
-fn lines(table: &Table) -> String {
-    let trimmed = table.lines().map(|line| {
-        let line = line.trim_end();
-        format!("{}\n", line.strip_prefix(' ').unwrap_or(line))
-    });
-    trimmed.collect()
+fn lines(table: &mut Table) -> String {
+    if let Some(first) = table.column_mut(0) {
+        first.set_padding((0, 1));
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 #[cfg(test)]
@@ -198,13 +197,17 @@ mod tests {
             ..Stats::default()
         };
         let expected = "\
-ready     3  can be delivered now; the oldest for 2m
+outbox of sqlite:postroom.db
+ready     3  can be delivered now; the oldest is 2m5s old
 waiting  10  wait for their time or their next attempt
 leased    0  are being delivered
 failed    1  of the ready and waiting: had a bad attempt
 done      0  were delivered
 dead      0  will not be tried again by themselves
 ";
-        assert_eq!(super::stats(&stats, &screen(Some(80))), expected);
+        assert_eq!(
+            super::stats("outbox of sqlite:postroom.db", &stats, &screen(Some(80))),
+            expected
+        );
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
     }
 }
 
-/// `3m ago`, `in 2h`, `now`.
+/// `3m20s ago`, `in 2h`, `now`.
 pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
     let (ahead, behind) = (time.since(now), now.since(time));
     if ahead.as_secs() > 0 {
@@ -31,20 +31,26 @@ pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// `2026-11-15 14:03:11Z (3m ago)`.
+/// `2026-11-15 14:03:11Z (3m20s ago)`.
 pub(crate) fn both(time: Timestamp, now: Timestamp) -> String {
     format!("{} ({})", absolute(time), relative(time, now))
 }
 
-/// The largest unit that fits, rounded down.
+/// The largest unit that fits, and the next one where that makes a difference: `1m30s`, `2h`, `40d`.
 pub(crate) fn short(duration: std::time::Duration) -> String {
+    const UNITS: [(u64, &str); 5] =
+        [(31_536_000, "y"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let seconds = duration.as_secs();
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m", seconds / 60),
-        3_600..172_800 => format!("{}h", seconds / 3_600),
-        172_800..63_072_000 => format!("{}d", seconds / 86_400),
-        _ => format!("{}y", seconds / 31_536_000),
+    let Some(place) = UNITS.iter().position(|(size, _)| seconds >= *size) else {
+        return "0s".to_owned();
+    };
+    let (size, unit) = UNITS[place];
+    let (count, rest) = (seconds / size, seconds % size);
+    match UNITS.get(place + 1) {
+        Some((size, unit_of_rest)) if count < 10 && rest >= *size => {
+            format!("{count}{unit}{}{unit_of_rest}", rest / size)
+        }
+        _ => format!("{count}{unit}"),
     }
 }
 
@@ -60,25 +66,29 @@ mod tests {
         assert_eq!(absolute(now()), "2026-11-15 14:00:00Z");
         assert_eq!(rfc3339(now()), "2026-11-15T14:00:00.000000Z");
         let earlier = now().saturating_sub(Duration::from_secs(200));
-        assert_eq!(both(earlier, now()), "2026-11-15 13:56:40Z (3m ago)");
+        assert_eq!(both(earlier, now()), "2026-11-15 13:56:40Z (3m20s ago)");
         assert_eq!(absolute(Timestamp::FAR_FUTURE), "9999-12-31 23:59:59Z");
     }
 
     #[test]
-    fn distances_use_the_largest_unit() {
+    fn distances_use_the_largest_units() {
         for (seconds, expected) in [
             (0, "now"),
             (1, "in 1s"),
             (59, "in 59s"),
             (60, "in 1m"),
-            (7_199, "in 1h"),
-            (86_400, "in 24h"),
-            (172_800, "in 2d"),
-            (63_072_000, "in 2y"),
+            (90, "in 1m30s"),
+            (600, "in 10m"),
+            (659, "in 10m"),
+            (7_199, "in 1h59m"),
+            (86_399, "in 23h"),
+            (86_400, "in 1d"),
+            (93_600, "in 1d2h"),
+            (31_536_000, "in 1y"),
         ] {
             let time = now().saturating_add(Duration::from_secs(seconds));
             assert_eq!(relative(time, now()), expected);
         }
-        assert_eq!(relative(now().saturating_sub(Duration::from_secs(90)), now()), "1m ago");
+        assert_eq!(relative(now().saturating_sub(Duration::from_secs(90)), now()), "1m30s ago");
     }
 }
