@@ -45,12 +45,18 @@ impl Failure {
 
     /// The cause, with its causes.
     pub(crate) fn why(mut self, cause: &(dyn Error + 'static)) -> Self {
-        let mut why = words(cause);
-        for cause in std::iter::successors(cause.source(), |&cause| cause.source()) {
-            let cause = words(cause);
+        let mut why = String::new();
+        for cause in std::iter::successors(Some(cause), |&cause| cause.source()) {
+            // A database's own message says it all; what is below repeats it.
+            if let Some(sqlx::Error::Database(error)) = cause.downcast_ref() {
+                why += error.message();
+                break;
+            }
+            let cause = cause.to_string();
             // Drivers like to repeat their source.
             if !why.contains(&cause) {
-                let _ = write!(why, ": {cause}");
+                why += if why.is_empty() { "" } else { ": " };
+                why += &cause;
             }
         }
         self.why = Some(why);
@@ -84,14 +90,6 @@ impl Failure {
             }
         }
         text
-    }
-}
-
-/// What a cause says. Of a database that is its own message, without the driver's frame around it.
-fn words(cause: &(dyn Error + 'static)) -> String {
-    match cause.downcast_ref() {
-        Some(sqlx::Error::Database(error)) => error.message().to_owned(),
-        _ => cause.to_string(),
     }
 }
 

@@ -51,9 +51,12 @@ impl Url {
 
     /// A text that may quote the URL or its password, without them.
     pub(crate) fn scrub(&self, text: &str) -> String {
-        let text = text.replace(&self.raw, &self.shown());
+        let shown = self.shown();
+        let text = text.replace(&self.raw, &shown);
         match password(&self.raw) {
-            Some(secret) if !secret.is_empty() => text.replace(secret, "***"),
+            // A password that is a word of the URL, such as its user, is no secret, and to blot it
+            // out everywhere would leave nothing to read.
+            Some(secret) if !shown.contains(secret) => text.replace(secret, "***"),
             _ => text,
         }
     }
@@ -129,6 +132,9 @@ mod tests {
         }
         let url = Url::parse("postgres://app:s3cret@db/app").expect("legal");
         assert_eq!(url.scrub("no login for app with s3cret"), "no login for app with ***");
+        let common = Url::parse("postgres://postgres:postgres@db/app").expect("legal");
+        let text = "no answer from postgres://postgres:***@db/app";
+        assert_eq!(common.scrub(text), text);
         assert_eq!(format!("{url:?}"), "Url(postgres://app:***@db/app)");
     }
 }

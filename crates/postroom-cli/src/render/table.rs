@@ -86,8 +86,10 @@ pub(crate) fn stats(title: &str, stats: &Stats, screen: &Screen) -> String {
         ("done", stats.done, "were delivered".into()),
         ("dead", stats.dead, "will not be tried again by themselves".into()),
     ] {
+        let any = count > 0;
         let count = Cell::new(count).set_alignment(comfy_table::CellAlignment::Right);
-        table.add_row([colored(name), count, Cell::new(meaning)]);
+        let name = if any { colored(name) } else { Cell::new(name) };
+        table.add_row([name, count, Cell::new(meaning)]);
     }
     let title = paint(&inert(title), style::HEAD, screen.color);
     format!("{title}\n{}", lines(&mut table))

@@ -1,5 +1,7 @@
 //! Times: absolute in UTC, and relative to now.
 
+use std::time::Duration;
+
 use postroom::Timestamp;
 
 /// `2026-11-15 14:03:11Z`, whole seconds.
@@ -21,7 +23,9 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
 
 /// `3m20s ago`, `in 2h`, `now`.
 pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
-    let (ahead, behind) = (time.since(now), now.since(time));
+    // To the nearest second, so that what is due in ten minutes is so at the first look, too.
+    let nearest = Duration::from_millis(500);
+    let (ahead, behind) = (time.since(now) + nearest, now.since(time) + nearest);
     if ahead.as_secs() > 0 {
         format!("in {}", short(ahead))
     } else if behind.as_secs() > 0 {
@@ -36,8 +40,8 @@ pub(crate) fn both(time: Timestamp, now: Timestamp) -> String {
     format!("{} ({})", absolute(time), relative(time, now))
 }
 
-/// The largest unit that fits, and the next one where that makes a difference: `1m30s`, `2h`, `40d`.
-pub(crate) fn short(duration: std::time::Duration) -> String {
+/// The largest unit that fits, and the next one where that matters: `1m30s`, `2h`, `40d`.
+pub(crate) fn short(duration: Duration) -> String {
     const UNITS: [(u64, &str); 5] =
         [(31_536_000, "y"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let seconds = duration.as_secs();
@@ -56,8 +60,6 @@ pub(crate) fn short(duration: std::time::Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::tests::now;
     use super::*;
 
