@@ -43,8 +43,11 @@ create table if not exists postroom_outbox_queue (
 );
 create index if not exists postroom_outbox_queue_slot
   on postroom_outbox_queue (slot, seq) where slot is not null;
-create index if not exists postroom_outbox_queue_priority
-  on postroom_outbox_queue (priority desc, seq) where priority <> 0;
+-- Two, because SQLite does not see that priority > 0 implies priority <> 0.
+create index if not exists postroom_outbox_queue_high
+  on postroom_outbox_queue (priority desc, seq) where priority > 0;
+create index if not exists postroom_outbox_queue_low
+  on postroom_outbox_queue (priority desc, seq) where priority < 0;
 create index if not exists postroom_outbox_queue_suspect
   on postroom_outbox_queue (seq) where lost > 0;
 

@@ -24,7 +24,7 @@ parked_rows as (
     where lost > 0 and slot is null and wake_at <= ?1
     order by priority desc, wake_at, seq limit ?3)
 ),
-fresh_rows as (
+fresh_rows as materialized (
   select * from (
     select * from postroom_outbox_queue
     where priority > 0 and slot is null and token is null and lost = 0
@@ -48,7 +48,13 @@ suspect_rows as (
   union all
   select * from (
     select * from postroom_outbox_queue
-    where priority <> 0 and lost = 0 and slot is null and token is not null
+    where priority > 0 and lost = 0 and slot is null and token is not null
+      and locked_until <= ?1
+    order by priority desc, seq limit ?3)
+  union all
+  select * from (
+    select * from postroom_outbox_queue
+    where priority < 0 and lost = 0 and slot is null and token is not null
       and locked_until <= ?1
     order by priority desc, seq limit ?3)
   union all

@@ -1,5 +1,5 @@
--- The fence: which of the items are leased under exactly this owner and token, and their counters.
-select q.seq, q.slot is not null as ordered, q.attempts, q.lost
+-- The fence: which of the items are leased under exactly this owner and token.
+select q.seq, q.token
 from json_each(?1) item
 join postroom_outbox_queue q
   on q.seq = item.value ->> 'seq'

@@ -1,9 +1,7 @@
 //! For people: lists, details, counts. Also the decoding of rows.
 
 use postroom_core::lifecycle::{DeadReason, State};
-use postroom_core::store::{
-    AdminStore, Attempt, BoxFuture, Detail, List, Migrated, Record, Stats,
-};
+use postroom_core::store::{AdminStore, Attempt, BoxFuture, Detail, List, Migrated, Record, Stats};
 use postroom_core::{MessageId, OwnerToken, Result, Timestamp, WorkId};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;

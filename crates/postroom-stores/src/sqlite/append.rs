@@ -146,11 +146,7 @@ async fn first_one(
     }
 }
 
-async fn take_back(
-    sql: &Statements,
-    conn: &mut SqliteConnection,
-    written: &Written,
-) -> Result<()> {
+async fn take_back(sql: &Statements, conn: &mut SqliteConnection, written: &Written) -> Result<()> {
     let seqs = json!(written.seqs).to_string();
     let undo = sqlx::query(sql.append_undo.clone()).bind(seqs);
     undo.execute(&mut *conn).await.map_err(classify)?;

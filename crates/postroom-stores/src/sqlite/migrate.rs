@@ -56,7 +56,10 @@ pub fn migration_sql(config: &StoreConfig) -> Result<String> {
     }
     let set_version = names.render_flat(SET_VERSION);
     let set_version = set_version.as_str().replace("?1", &schema::latest(MIGRATIONS).to_string());
-    text.push_str(&format!("\n{};\n\ncommit;\n", set_version.replace("?2", &MIN_CLIENT.to_string())));
+    text.push_str(&format!(
+        "\n{};\n\ncommit;\n",
+        set_version.replace("?2", &MIN_CLIENT.to_string())
+    ));
     Ok(text)
 }
 

@@ -48,6 +48,8 @@ pub struct SqliteStore {
 struct Inner {
     writer: SqlitePool,
     reader: SqlitePool,
+    /// How a writing transaction begins, unless plainly.
+    begin: Option<&'static str>,
     sql: Statements,
     config: StoreConfig,
     woken: Notify,
@@ -61,7 +63,8 @@ impl SqliteStore {
     /// # Errors
     /// `Invalid` for a bad URL or configuration, `Unavailable` when the file can not be opened.
     pub async fn open(path: &str, config: StoreConfig) -> Result<Self> {
-        let url = if path.starts_with("sqlite:") { path.to_owned() } else { format!("sqlite:{path}") };
+        let url =
+            if path.starts_with("sqlite:") { path.to_owned() } else { format!("sqlite:{path}") };
         if url.contains(":memory:") {
             return Self::in_memory(config).await;
         }
@@ -69,22 +72,21 @@ impl SqliteStore {
             Error::new(ErrorKind::Invalid, format!("{path:?} is not a SQLite URL or path"))
                 .with_source(source)
         })?;
-        Self::open_with(options.create_if_missing(true), config).await
+        let options = options.create_if_missing(true).synchronous(SqliteSynchronous::Normal);
+        Self::open_with(options.busy_timeout(BUSY_TIMEOUT), config).await
     }
 
-    /// Opens a file with options of your own; WAL is set, as is `synchronous = normal` unless you
-    /// chose otherwise before.
+    /// Opens a file with options of your own, such as `synchronous(SqliteSynchronous::Full)` for
+    /// commits that survive a power failure. WAL is always set.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_with(options: SqliteConnectOptions, config: StoreConfig) -> Result<Self> {
-        let options = options
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal)
-            .busy_timeout(BUSY_TIMEOUT);
-        let writer = pool(1).connect_with(options.clone()).await.map_err(classify)?;
+        let options = options.journal_mode(SqliteJournalMode::Wal);
+        let fit_only = pool(1).after_release(|conn, _| Box::pin(tx::is_fit(conn)));
+        let writer = fit_only.connect_with(options.clone()).await.map_err(classify)?;
         let reader = pool(4).connect_lazy_with(options.read_only(true).create_if_missing(false));
-        Self::assemble(writer, reader, config)
+        Self::assemble(writer, reader, Some("begin immediate"), config)
     }
 
     /// A store that lives as long as this value: for tests and trials.
@@ -95,13 +97,20 @@ impl SqliteStore {
         let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(classify)?;
         let one = pool(1).min_connections(1).idle_timeout(None).max_lifetime(None);
         let only = one.connect_with(options).await.map_err(classify)?;
-        Self::assemble(only.clone(), only, config)
+        // The only connection can not be replaced, so it must begin in whatever state it is: a plain
+        // begin is a savepoint to a driver that believes in an older transaction, and that opens one.
+        Self::assemble(only.clone(), only, None, config)
     }
 
-    fn assemble(writer: SqlitePool, reader: SqlitePool, config: StoreConfig) -> Result<Self> {
+    fn assemble(
+        writer: SqlitePool,
+        reader: SqlitePool,
+        begin: Option<&'static str>,
+        config: StoreConfig,
+    ) -> Result<Self> {
         let sql = Statements::new(&config.names()?);
         let woken = Notify::new();
-        Ok(Self { inner: Arc::new(Inner { writer, reader, sql, config, woken }) })
+        Ok(Self { inner: Arc::new(Inner { writer, reader, begin, sql, config, woken }) })
     }
 
     /// The pool that writes: one connection. Use it for your own tables in the same file, or begin
@@ -128,7 +137,11 @@ impl SqliteStore {
     }
 
     async fn begin_write(&self) -> Result<Transaction<'static, Sqlite>> {
-        self.inner.writer.begin_with("begin immediate").await.map_err(classify)
+        let tx = match self.inner.begin {
+            Some(begin) => self.inner.writer.begin_with(begin).await,
+            None => self.inner.writer.begin().await,
+        };
+        tx.map_err(classify)
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::Settled;
-use postroom_core::{Lease, OwnerToken, Result, Timestamp};
+use postroom_core::{Lease, LeaseToken, OwnerToken, Result, Timestamp, WorkId};
 use serde_json::{Value, json};
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, SqlStr};
+use uuid::Uuid;
 
 use super::classify::classify;
 use super::{SqliteStore, commit};
@@ -23,7 +24,7 @@ impl SqliteStore {
         let now = self.now();
         let held = self.held(&mut tx, owner, items).await?;
         let (mine, lost): (Vec<_>, Vec<_>) =
-            items.iter().partition(|(lease, _)| held.contains(&lease.work.seq()));
+            items.iter().partition(|(lease, _)| held.contains(lease));
         if !mine.is_empty() {
             self.carry_out(&mut tx, owner, &mine, now).await?;
             commit(tx).await?;
@@ -32,13 +33,13 @@ impl SqliteStore {
         Ok(Settled { applied: mine.len(), lost, unknown: Vec::new() })
     }
 
-    /// The places that are leased under exactly this owner and the items' tokens.
+    /// The leases that are this owner's and current.
     async fn held(
         &self,
         conn: &mut SqliteConnection,
         owner: OwnerToken,
         items: &[(Lease, Settlement)],
-    ) -> Result<HashSet<i64>> {
+    ) -> Result<HashSet<Lease>> {
         let leases: Vec<_> = items
             .iter()
             .map(|(lease, _)| {
@@ -52,7 +53,11 @@ impl SqliteStore {
             .fetch_all(conn)
             .await
             .map_err(classify)?;
-        rows.iter().map(|row| row.try_get("seq").map_err(classify)).collect()
+        let lease = |row: &SqliteRow| -> sqlx::Result<Lease> {
+            let work = WorkId::new(row.try_get("seq")?);
+            Ok(Lease { work, token: LeaseToken::from(row.try_get::<Uuid, _>("token")?) })
+        };
+        rows.iter().map(|row| lease(row).map_err(classify)).collect()
     }
 
     async fn carry_out(

@@ -64,3 +64,27 @@ statements! {
     stats = "../../sql/sqlite/stats.sql",
     unqueue = "../../sql/sqlite/unqueue.sql",
 }
+
+#[cfg(test)]
+mod tests {
+    use postroom_core::store::AdminStore;
+    use sqlx::Executor;
+
+    use super::*;
+    use crate::{Queue, SqliteStore, StoreConfig};
+
+    #[tokio::test]
+    async fn every_statement_prepares_against_the_migrated_schema() {
+        for queue in Queue::ALL {
+            let (schema, prefix) = ("mail".to_owned(), "eu_".to_owned());
+            let config = StoreConfig { schema, prefix, queue, ..StoreConfig::default() };
+            let store = SqliteStore::in_memory(config).await.expect("open");
+            store.migrate().await.expect("migrate");
+            let mut conn = store.writer().acquire().await.expect("a connection");
+            for (name, sql) in store.sql().all() {
+                assert!(!sql.as_str().contains("postroom_"), "{name} ignores the configured names");
+                conn.prepare(sql).await.unwrap_or_else(|error| panic!("{queue:?} {name}: {error}"));
+            }
+        }
+    }
+}

@@ -77,3 +77,16 @@ pub(super) async fn require_transaction(conn: &mut SqliteConnection) -> Result<(
         }
     }
 }
+
+/// Whether a connection is fit for the pool.
+///
+/// When SQLite has ended a transaction on its own, the driver still believes in it: its rollback fails,
+/// and it would refuse every later `begin immediate` on this connection.
+pub(super) async fn is_fit(conn: &mut SqliteConnection) -> sqlx::Result<bool> {
+    if !conn.is_in_transaction() {
+        return Ok(true);
+    }
+    // A dropped transaction is rolled back in the background: wait for that, then look again.
+    conn.ping().await?;
+    Ok(!conn.is_in_transaction())
+}

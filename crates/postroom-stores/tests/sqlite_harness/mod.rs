@@ -1,4 +1,4 @@
-//! A SQLite store under test: a file of its own in a temp folder.
+//! SQLite under test: a file of its own in a temp folder, or memory.
 
 use std::sync::Arc;
 
@@ -10,28 +10,49 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Sqlite, SqliteConnection};
 use tempfile::TempDir;
 
-pub(crate) struct SqliteFile {
-    store: Arc<SqliteStore>,
-    _folder: TempDir,
+/// Where the database lives.
+pub(crate) trait Place: Send + Sync + 'static {
+    fn url(folder: &TempDir) -> String;
 }
 
-impl Harness for SqliteFile {
+pub(crate) struct InFile;
+
+impl Place for InFile {
+    fn url(folder: &TempDir) -> String {
+        folder.path().join("postroom.db").to_str().expect("a plain path").to_owned()
+    }
+}
+
+pub(crate) struct InMemory;
+
+impl Place for InMemory {
+    fn url(_: &TempDir) -> String {
+        "sqlite::memory:".to_owned()
+    }
+}
+
+pub(crate) struct SqliteIn<P> {
+    store: Arc<SqliteStore>,
+    _folder: TempDir,
+    _place: std::marker::PhantomData<P>,
+}
+
+impl<P: Place> Harness for SqliteIn<P> {
     type Store = SqliteStore;
     type Plain = PoolConnection<Sqlite>;
 
     async fn fresh(clock: ManualClock, options: Options) -> Self {
         let folder = tempfile::tempdir().expect("a temp folder");
-        let path = folder.path().join("postroom.db");
         let config = StoreConfig {
             clock: Clock::Manual(clock),
             keep_done: options.keep_done,
             ..StoreConfig::default()
         };
-        let path = path.to_str().expect("a plain path");
-        let store = SqliteStore::open(path, config).await.expect("open");
+        let store = SqliteStore::open(&P::url(&folder), config).await.expect("open");
         store.migrate().await.expect("migrate");
-        run(&store, "create table business (n integer not null)").await;
-        Self { store: Arc::new(store), _folder: folder }
+        let business = "create table business (n integer not null)";
+        sqlx::raw_sql(business).execute(store.writer()).await.expect(business);
+        Self { store: Arc::new(store), _folder: folder, _place: std::marker::PhantomData }
     }
 
     fn store(&self) -> Arc<SqliteStore> {
@@ -73,8 +94,4 @@ impl Harness for SqliteFile {
     async fn finish(self) {
         self.store.close().await;
     }
-}
-
-async fn run(store: &SqliteStore, sql: &'static str) {
-    sqlx::raw_sql(sql).execute(store.writer()).await.expect(sql);
 }

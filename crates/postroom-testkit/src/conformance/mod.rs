@@ -162,6 +162,7 @@ suite! { $
         wq_3_repeated_items_count_once,
         wq_3_an_empty_list_touches_nothing,
         wq_4_a_stale_token_can_not_settle_even_for_the_same_owner,
+        wq_4_a_stale_and_a_current_lease_of_one_item_in_one_call,
         wq_4_an_expired_lease_that_nobody_took_still_settles,
         wq_5_abandon_counts_and_waits_by_the_policy,
         wq_5_the_default_policy_backs_off_exponentially,
