@@ -33,3 +33,9 @@ pub use text::{
 };
 pub use transaction::{Committed, OutboxTransaction, Savepoint};
 pub use work_queue::WorkQueue;
+
+/// What the derive macro names in the code that it writes; not for people.
+#[doc(hidden)]
+pub mod __private {
+    pub use serde::Serialize;
+}
