@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: the store next to the same SQL through the bare driver, in one run.
 //!
-//! Each round fills a queue, drains it through Postroom and through the control, in turns, so that a
-//! noisy machine disturbs both. What is printed is the median of the rounds and the ratio of medians.
+//! Each round fills a queue, drains it through Postroom and through the control, in turns, so that
+//! a noisy machine disturbs both. What is printed is the median of the rounds and the ratio of
+//! medians.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 

@@ -78,8 +78,8 @@ pub(crate) fn table(plan: Plan, figures: &[Figure]) -> String {
         ]);
     }
     format!(
-        "{} messages of {} B, batch {}, medians of {} rounds; control: the same SQL through the bare \
-         driver\n{table}",
+        "{} messages of {} B, batch {}, medians of {} rounds; control: the same SQL through the \
+         bare driver\n{table}",
         plan.messages, plan.payload, plan.batch, plan.rounds
     )
 }

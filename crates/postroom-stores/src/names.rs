@@ -62,7 +62,8 @@ impl Names {
         AssertSqlSafe(format!("create schema if not exists \"{}\"", self.schema)).into_sql_str()
     }
 
-    /// A statement for a database with schemas: `postroom.outbox_x` becomes `"schema".prefix_inbox_x`.
+    /// A statement for a database with schemas: `postroom.outbox_x` becomes
+    /// `"schema".prefix_inbox_x`.
     pub(crate) fn render_qualified(&self, sql: &str) -> SqlStr {
         let (schema, prefix, queue) = (&self.schema, &self.prefix, self.queue.as_str());
         let text = sql
@@ -72,7 +73,8 @@ impl Names {
         AssertSqlSafe(text).into_sql_str()
     }
 
-    /// A statement for a database without schemas: `postroom_outbox_x` becomes `schema_prefix_inbox_x`.
+    /// A statement for a database without schemas: `postroom_outbox_x` becomes
+    /// `schema_prefix_inbox_x`.
     pub(crate) fn render_flat(&self, sql: &str) -> SqlStr {
         let (schema, prefix, queue) = (&self.schema, &self.prefix, self.queue.as_str());
         let text = sql
@@ -132,7 +134,8 @@ mod tests {
 
     #[test]
     fn x08_hostile_identifiers_are_refused() {
-        for bad in ["", "a b", "a;drop", "a\"b", "Schema", "1a", "a-b", "ä", "a\0", &"a".repeat(49)] {
+        for bad in ["", "a b", "a;drop", "a\"b", "Schema", "1a", "a-b", "ä", "a\0", &"a".repeat(49)]
+        {
             let error = Names::new(bad, "", Queue::Outbox).expect_err(bad);
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().starts_with("schema must be"), "{error}");

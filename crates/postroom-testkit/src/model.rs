@@ -1,8 +1,8 @@
 //! Random operations on a real store and on the reference, compared step by step.
 //!
-//! A history is a list of small operations; leases are chosen by index from all that were ever given
-//! out, so stale and settled ones are used again and again. Everything the store answers must equal what
-//! [`SimStore`] answers. A failing history is shrunk before it is shown.
+//! A history is a list of small operations; leases are chosen by index from all that were ever
+//! given out, so stale and settled ones are used again and again. Everything the store answers must
+//! equal what [`SimStore`] answers. A failing history is shrunk before it is shown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -351,8 +351,8 @@ fn describe(record: &Record) -> String {
     let Record { work: _, message, .. } = record;
     let content = message.as_ref().map(Message::content_hash);
     format!(
-        "{} {:?} {:?} attempts {} lost {} next {:?} until {:?} owner {:?} error {:?} at {:?} by {:?} \
-         created {:?} {content:?}",
+        "{} {:?} {:?} attempts {} lost {} next {:?} until {:?} owner {:?} error {:?} at {:?} \
+         by {:?} created {:?} {content:?}",
         record.id,
         record.state,
         record.reason,

@@ -1,5 +1,5 @@
-//! Random nesting of publish, flush, release and rollback: what the handle says was published is what
-//! lies in the table.
+//! Random nesting of publish, flush, release and rollback: what the handle says was published is
+//! what lies in the table.
 
 use std::future::Future;
 use std::pin::Pin;

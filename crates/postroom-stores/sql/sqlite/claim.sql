@@ -1,6 +1,6 @@
 -- What may be claimed now, in claim order, each band bounded so that no more is read than needed:
--- higher priority first; within a priority what waited for its time, then by place in the queue.
--- ?1 now, ?2 batch, ?3 suspects. Ordered rows (slot is not null) belong to the owners of their slots.
+-- higher priority first; within a priority what waited for its time, then by place in the queue. ?1
+-- now, ?2 batch, ?3 suspects. Ordered rows (slot is not null) belong to the owners of their slots.
 with
 parked_rows as (
   select * from (

@@ -1,4 +1,5 @@
--- What came due moves into the queue as leased, so that nothing becomes ready behind a claim's back.
+-- What came due moves into the queue as leased, so that nothing becomes ready behind a claim's
+-- back.
 insert into postroom_outbox_queue (
   seq, id, slot, key_hash, tenant_hash, topic_hash, priority, token, owner, locked_until, attempts,
   lost, expires_at

@@ -1,5 +1,5 @@
--- Keys of done messages, or of messages that are gone, settled long enough ago. The key of a live or
--- dead message stays.
+-- Keys of done messages, or of messages that are gone, settled long enough ago. The key of a live
+-- or dead message stays.
 delete from postroom_outbox_key
 where hash in (
   select k.hash

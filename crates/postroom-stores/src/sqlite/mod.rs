@@ -1,8 +1,8 @@
 //! SQLite: the embedded default. One file, one writer at a time, no set-up.
 //!
-//! Writes go through a pool of one connection and begin with `BEGIN IMMEDIATE`, so that tasks of one
-//! process queue up instead of meeting `SQLITE_BUSY`; other processes are waited for. Reads have
-//! connections of their own (WAL). A store in memory is exactly one connection for everything.
+//! Writes go through a pool of one connection and begin with `BEGIN IMMEDIATE`, so that tasks of
+//! one process queue up instead of meeting `SQLITE_BUSY`; other processes are waited for. Reads
+//! have connections of their own (WAL). A store in memory is exactly one connection for everything.
 
 mod admin;
 mod append;
@@ -97,8 +97,9 @@ impl SqliteStore {
         let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(classify)?;
         let one = pool(1).min_connections(1).idle_timeout(None).max_lifetime(None);
         let only = one.connect_with(options).await.map_err(classify)?;
-        // The only connection can not be replaced, so it must begin in whatever state it is: a plain
-        // begin is a savepoint to a driver that believes in an older transaction, and that opens one.
+        // The only connection can not be replaced, so it must begin in whatever state it is: a
+        // plain begin is a savepoint to a driver that believes in an older transaction, and that
+        // opens one.
         Self::assemble(only.clone(), only, None, config)
     }
 
@@ -130,8 +131,8 @@ impl SqliteStore {
         &self.inner.sql
     }
 
-    /// The host's time: SQLite has no clock of its own. Read it inside a transaction, after the wait
-    /// for the lock.
+    /// The host's time: SQLite has no clock of its own. Read it inside a transaction, after the
+    /// wait for the lock.
     fn now(&self) -> Timestamp {
         self.inner.config.clock.now()
     }

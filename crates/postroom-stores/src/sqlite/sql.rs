@@ -5,7 +5,7 @@ use sqlx::SqlStr;
 use crate::names::Names;
 
 macro_rules! statements {
-    ($($name:ident = $file:literal,)*) => {
+    ($($name:ident = $text:expr,)*) => {
         /// Every statement of the SQLite store.
         #[derive(Debug)]
         pub(super) struct Statements {
@@ -14,7 +14,7 @@ macro_rules! statements {
 
         impl Statements {
             pub(super) fn new(names: &Names) -> Self {
-                Self { $($name: names.render_flat(include_str!($file)),)* }
+                Self { $($name: names.render_flat($text),)* }
             }
 
             /// All of them by name, for the test that prepares each.
@@ -27,42 +27,42 @@ macro_rules! statements {
 }
 
 statements! {
-    append = "../../sql/sqlite/append.sql",
-    append_key = "../../sql/sqlite/append_key.sql",
-    append_lookup = "../../sql/sqlite/append_lookup.sql",
-    append_park = "../../sql/sqlite/append_park.sql",
-    append_place = "../../sql/sqlite/append_place.sql",
-    append_undo = "../../sql/sqlite/append_undo.sql",
-    append_undo_keys = "../../sql/sqlite/append_undo_keys.sql",
-    attempts = "../../sql/sqlite/attempts.sql",
-    bury = "../../sql/sqlite/bury.sql",
-    claim = "../../sql/sqlite/claim.sql",
-    claim_lease = "../../sql/sqlite/claim_lease.sql",
-    claim_messages = "../../sql/sqlite/claim_messages.sql",
-    claim_takeover = "../../sql/sqlite/claim_takeover.sql",
-    claim_unpark = "../../sql/sqlite/claim_unpark.sql",
-    claim_unparked = "../../sql/sqlite/claim_unparked.sql",
-    forget = "../../sql/sqlite/forget.sql",
-    forget_attempts = "../../sql/sqlite/forget_attempts.sql",
-    forget_keys = "../../sql/sqlite/forget_keys.sql",
-    get = "../../sql/sqlite/get.sql",
-    list = "../../sql/sqlite/list.sql",
-    lost_lease = "../../sql/sqlite/lost_lease.sql",
-    purge = "../../sql/sqlite/purge.sql",
-    purge_keys = "../../sql/sqlite/purge_keys.sql",
-    reap = "../../sql/sqlite/reap.sql",
-    reap_expired = "../../sql/sqlite/reap_expired.sql",
-    reap_release = "../../sql/sqlite/reap_release.sql",
-    renew = "../../sql/sqlite/renew.sql",
-    schema_version = "../../sql/sqlite/schema_version.sql",
-    settle = "../../sql/sqlite/settle.sql",
-    settle_attempts = "../../sql/sqlite/settle_attempts.sql",
-    settle_end = "../../sql/sqlite/settle_end.sql",
-    settle_keep = "../../sql/sqlite/settle_keep.sql",
-    settle_leave = "../../sql/sqlite/settle_leave.sql",
-    settle_park = "../../sql/sqlite/settle_park.sql",
-    stats = "../../sql/sqlite/stats.sql",
-    unqueue = "../../sql/sqlite/unqueue.sql",
+    append = include_str!("../../sql/sqlite/append.sql"),
+    append_key = include_str!("../../sql/sqlite/append_key.sql"),
+    append_lookup = include_str!("../../sql/sqlite/append_lookup.sql"),
+    append_park = include_str!("../../sql/sqlite/append_park.sql"),
+    append_place = include_str!("../../sql/sqlite/append_place.sql"),
+    append_undo = include_str!("../../sql/sqlite/append_undo.sql"),
+    append_undo_keys = include_str!("../../sql/sqlite/append_undo_keys.sql"),
+    attempts = include_str!("../../sql/sqlite/attempts.sql"),
+    bury = include_str!("../../sql/sqlite/bury.sql"),
+    claim = include_str!("../../sql/sqlite/claim.sql"),
+    claim_lease = include_str!("../../sql/sqlite/claim_lease.sql"),
+    claim_messages = include_str!("../../sql/sqlite/claim_messages.sql"),
+    claim_takeover = include_str!("../../sql/sqlite/claim_takeover.sql"),
+    claim_unpark = include_str!("../../sql/sqlite/claim_unpark.sql"),
+    claim_unparked = include_str!("../../sql/sqlite/claim_unparked.sql"),
+    forget = include_str!("../../sql/sqlite/forget.sql"),
+    forget_attempts = include_str!("../../sql/sqlite/forget_attempts.sql"),
+    forget_keys = include_str!("../../sql/sqlite/forget_keys.sql"),
+    get = include_str!("../../sql/sqlite/get.sql"),
+    list = include_str!("../../sql/sqlite/list.sql"),
+    lost_lease = include_str!("../../sql/sqlite/lost_lease.sql"),
+    purge = include_str!("../../sql/sqlite/purge.sql"),
+    purge_keys = include_str!("../../sql/sqlite/purge_keys.sql"),
+    reap = include_str!("../../sql/sqlite/reap.sql"),
+    reap_expired = include_str!("../../sql/sqlite/reap_expired.sql"),
+    reap_release = include_str!("../../sql/sqlite/reap_release.sql"),
+    renew = include_str!("../../sql/sqlite/renew.sql"),
+    schema_version = include_str!("../../sql/sqlite/schema_version.sql"),
+    settle = include_str!("../../sql/sqlite/settle.sql"),
+    settle_attempts = include_str!("../../sql/sqlite/settle_attempts.sql"),
+    settle_end = include_str!("../../sql/sqlite/settle_end.sql"),
+    settle_keep = include_str!("../../sql/sqlite/settle_keep.sql"),
+    settle_leave = include_str!("../../sql/sqlite/settle_leave.sql"),
+    settle_park = include_str!("../../sql/sqlite/settle_park.sql"),
+    stats = include_str!("../../sql/sqlite/stats.sql"),
+    unqueue = include_str!("../../sql/sqlite/unqueue.sql"),
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A transaction, guarded by a savepoint.
 //!
-//! SQLite can end a transaction on its own (a full disk, `insert or rollback`), and the next statement
-//! then commits by itself. A savepoint taken at the beginning is gone in that case: releasing it before
-//! anything of ours is written tells the truth.
+//! SQLite can end a transaction on its own (a full disk, `insert or rollback`), and the next
+//! statement then commits by itself. A savepoint taken at the beginning is gone in that case:
+//! releasing it before anything of ours is written tells the truth.
 
 use postroom_core::store::StoreTransaction;
 use postroom_core::{Error, ErrorKind, Result};
@@ -18,7 +18,8 @@ pub struct SqliteTx<'c> {
 }
 
 impl<'c> SqliteTx<'c> {
-    /// Takes over a transaction that you began, for [`Outbox::adopt`](postroom_core::Outbox::adopt).
+    /// Takes over a transaction that you began, for
+    /// [`Outbox::adopt`](postroom_core::Outbox::adopt).
     ///
     /// # Errors
     /// As the database says; the transaction is then rolled back.
@@ -80,8 +81,8 @@ pub(super) async fn require_transaction(conn: &mut SqliteConnection) -> Result<(
 
 /// Whether a connection is fit for the pool.
 ///
-/// When SQLite has ended a transaction on its own, the driver still believes in it: its rollback fails,
-/// and it would refuse every later `begin immediate` on this connection.
+/// When SQLite has ended a transaction on its own, the driver still believes in it: its rollback
+/// fails, and it would refuse every later `begin immediate` on this connection.
 pub(super) async fn is_fit(conn: &mut SqliteConnection) -> sqlx::Result<bool> {
     if !conn.is_in_transaction() {
         return Ok(true);

@@ -1,7 +1,8 @@
-//! The conformance suite: each case is a generic function; [`store_conformance!`] makes it a named test.
+//! The conformance suite: each case is a generic function; [`store_conformance!`] makes it a named
+//! test.
 //!
-//! A store is done when its column equals the others'. To add a case, write the function and one line
-//! in the list below; every store has it then.
+//! A store is done when its column equals the others'. To add a case, write the function and one
+//! line in the list below; every store has it then.
 
 use postroom_core::MessageId;
 use postroom_core::store::{AdminStore, Detail, Stats};
@@ -36,7 +37,8 @@ async fn stats<H: Harness>(env: &Env<H>) -> Stats {
 /// Writes the macro that writes the tests, from one list.
 macro_rules! suite {
     ($d:tt $($area:ident: $($module:ident)::+, keep_done = $keep:literal { $($case:ident,)* })*) => {
-        /// Makes every conformance case a test named `conformance::<area>::<case>` for this harness.
+        /// Makes every conformance case a test named `conformance::<area>::<case>` for this
+        /// harness.
         #[macro_export]
         macro_rules! store_conformance {
             ($d harness:ty) => {
