@@ -2,7 +2,7 @@
 
 use sqlx::SqlStr;
 
-use crate::names::Names;
+use crate::names::{Names, repeat_values};
 
 macro_rules! statements {
     ($($name:ident = $text:expr,)*) => {
@@ -10,11 +10,18 @@ macro_rules! statements {
         #[derive(Debug)]
         pub(super) struct Statements {
             $(pub(super) $name: SqlStr,)*
+            /// `append` for this many messages at once, largest first.
+            pub(super) append_rows: Vec<(usize, SqlStr)>,
         }
 
         impl Statements {
             pub(super) fn new(names: &Names) -> Self {
-                Self { $($name: names.render_flat($text),)* }
+                let one = Self {
+                    $($name: names.render_flat($text),)*
+                    append_rows: Vec::new(),
+                };
+                let rows = [64, 8, 1].map(|rows| (rows, repeat_values(&one.append, rows)));
+                Self { append_rows: rows.into(), ..one }
             }
 
             /// All of them by name, for the test that prepares each.
@@ -70,7 +77,6 @@ mod tests {
     use postroom_core::store::AdminStore;
     use sqlx::Executor;
 
-    use super::*;
     use crate::{Queue, SqliteStore, StoreConfig};
 
     #[tokio::test]
