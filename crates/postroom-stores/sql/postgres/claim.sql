@@ -5,8 +5,8 @@
 -- Order: priority, then what waited for its time, then place. Each scan is limited by what the
 -- scans before it found, so that nothing is locked that is not taken (B19). Only where waiting and
 -- queued rows of a priority other than 0 are merged, a surplus stays locked until the statement
--- ends. Rows are taken by their state, never by a cursor: commits become visible out of order (B38).
--- Ordered rows (slot is not null) belong to the owner of their slot.
+-- ends. Rows are taken by their state, never by a cursor: commits become visible out of order
+-- (B38). Ordered rows (slot is not null) belong to the owner of their slot.
 with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
