@@ -1,5 +1,5 @@
 -- Postroom for any language: claim, settle and reap as functions, on the very statements that the
--- Rust store runs. Each migration replaces them. {{name.sql}} stands for the text of that file.
+-- Rust store runs: a file name in double braces stands for its text. Each migration replaces them.
 -- plpgsql keeps its plans for the session, where a function in SQL would be planned by each call.
 
 create or replace function postroom.outbox_run_claim(

@@ -4,6 +4,8 @@
 //! would fail where it should skip. Their plans are pinned to indexes and made once, because a plan
 //! that was made when the queue was empty would otherwise read it from end to end when it is not.
 
+use std::time::Duration;
+
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
@@ -27,6 +29,9 @@ const FOREIGN_BEGIN: &str = "\
     set local jit = off; \
     set local plan_cache_mode = force_generic_plan";
 
+/// How long a call waits for a connection. The driver's default of 30 s is a whole lease.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The two ways to a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Sessions {
@@ -47,8 +52,9 @@ impl Sessions {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         let options: PgConnectOptions = url.parse().map_err(|error| classify("connect", error))?;
         let options = options.application_name("postroom");
-        let application = PgPoolOptions::new().connect_lazy_with(options.clone());
-        let engine = PgPoolOptions::new()
+        let pool = || PgPoolOptions::new().acquire_timeout(PATIENCE);
+        let application = pool().connect_lazy_with(options.clone());
+        let engine = pool()
             .after_connect(|conn, _| {
                 Box::pin(async move { conn.execute(OWN_SESSION).await.map(drop) })
             })
