@@ -108,6 +108,8 @@ create table postroom.outbox_settled (
 -- The order of purging, and the list of dead letters.
 create index on postroom.outbox_settled (settled_at)
     where state = 1;
+create index on postroom.outbox_settled (settled_at)
+    where reason = 6;
 create index on postroom.outbox_settled (id)
     where state = 2;
 

@@ -21,21 +21,36 @@ old_done as materialized (
     for update skip locked
 ),
 -- A discarded dead letter is kept like a done message.
+old_discarded as materialized (
+    select seq
+    from postroom.outbox_settled
+    where reason = 6
+        and settled_at <= (select done_before from clock)
+    order by settled_at
+    limit $4::integer - (select count(*) from old_done)
+    for update skip locked
+),
+-- Dead letters are few; where they are kept for ever they are not even looked at.
 old_dead as materialized (
     select seq
     from postroom.outbox_settled
     where state = 2
-        and (
-            settled_at <= (select dead_before from clock)
-            or reason = 6 and settled_at <= (select done_before from clock)
-        )
+        and reason <> 6
+        and settled_at <= (select dead_before from clock)
+        and (select dead_before from clock) is not null
     order by id
-    limit $4::integer - (select count(*) from old_done)
+    limit $4::integer
+        - (select count(*) from old_done)
+        - (select count(*) from old_discarded)
     for update skip locked
 ),
 gone as (
     delete from postroom.outbox_settled
-    where seq = any(array(select seq from old_done union all select seq from old_dead))
+    where seq = any(array(
+        select seq from old_done
+        union all select seq from old_discarded
+        union all select seq from old_dead
+    ))
     returning id, settled_at
 ),
 gone_message as (

@@ -6,6 +6,8 @@ mod claim;
 mod classify;
 mod functions;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod row;
 mod session;
 mod settle;

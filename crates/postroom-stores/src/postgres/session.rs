@@ -4,6 +4,8 @@
 //! would fail where it should skip. Their plans are pinned to indexes and made once, because a plan
 //! that was made when the queue was empty would otherwise read it from end to end when it is not.
 
+use std::time::Duration;
+
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
@@ -15,6 +17,7 @@ use super::classify::classify;
 const OWN_SESSION: &str = "\
     set session characteristics as transaction isolation level read committed; \
     set enable_seqscan = off; \
+    set enable_bitmapscan = off; \
     set jit = off; \
     set plan_cache_mode = force_generic_plan; \
     set idle_in_transaction_session_timeout = '10s'";
@@ -22,8 +25,12 @@ const OWN_SESSION: &str = "\
 const FOREIGN_BEGIN: &str = "\
     begin isolation level read committed; \
     set local enable_seqscan = off; \
+    set local enable_bitmapscan = off; \
     set local jit = off; \
     set local plan_cache_mode = force_generic_plan";
+
+/// How long a call waits for a connection. The driver's default of 30 s is a whole lease.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The two ways to a connection.
 #[derive(Clone, Debug)]
@@ -45,8 +52,9 @@ impl Sessions {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         let options: PgConnectOptions = url.parse().map_err(|error| classify("connect", error))?;
         let options = options.application_name("postroom");
-        let application = PgPoolOptions::new().connect_lazy_with(options.clone());
-        let engine = PgPoolOptions::new()
+        let pool = || PgPoolOptions::new().acquire_timeout(PATIENCE);
+        let application = pool().connect_lazy_with(options.clone());
+        let engine = pool()
             .after_connect(|conn, _| {
                 Box::pin(async move { conn.execute(OWN_SESSION).await.map(drop) })
             })

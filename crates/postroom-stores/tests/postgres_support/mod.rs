@@ -1,5 +1,7 @@
 //! A schema of its own for each test, in the database that `POSTROOM_TEST_PG_URL` names.
 
+#![allow(dead_code, reason = "each test binary uses its part")]
+
 use std::sync::Arc;
 
 use postroom_core::store::AdminStore;
@@ -11,35 +13,35 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Executor, Postgres};
 use uuid::Uuid;
 
-pub struct Pg {
-    pub store: Arc<PgStore>,
+pub(crate) struct Pg {
+    pub(crate) store: Arc<PgStore>,
     /// The tables of the test are in its search path.
-    pub pool: PgPool,
-    pub schema: String,
+    pub(crate) pool: PgPool,
+    pub(crate) schema: String,
 }
 
-pub fn url() -> String {
+pub(crate) fn url() -> String {
     std::env::var("POSTROOM_TEST_PG_URL")
         .expect("POSTROOM_TEST_PG_URL must name a PostgreSQL database for tests")
 }
 
-pub fn fresh_schema() -> String {
+pub(crate) fn fresh_schema() -> String {
     format!("test_{}", Uuid::new_v4().simple())
 }
 
 /// A pool whose sessions find the tables of `schema` by their bare names.
-pub fn pool_for(schema: &str) -> PgPool {
+pub(crate) fn pool_for(schema: &str) -> PgPool {
     let options: PgConnectOptions = url().parse().expect("POSTROOM_TEST_PG_URL is a URL");
     PgPoolOptions::new().connect_lazy_with(options.options([("search_path", schema)]))
 }
 
 /// Runs statements that are written down in a test.
-pub async fn run(pool: &PgPool, sql: &'static str) {
+pub(crate) async fn run(pool: &PgPool, sql: &'static str) {
     pool.execute(sqlx::raw_sql(sql)).await.expect("the statement of the test");
 }
 
 /// Drops the schema in the search path.
-pub async fn drop_schema(pool: &PgPool) {
+pub(crate) async fn drop_schema(pool: &PgPool) {
     let sql = "do $$ begin
         set client_min_messages = warning;
         execute format('drop schema if exists %I cascade', current_setting('search_path'));
@@ -48,7 +50,7 @@ pub async fn drop_schema(pool: &PgPool) {
 }
 
 impl Pg {
-    pub async fn with(config: StoreConfig) -> Self {
+    pub(crate) async fn with(config: StoreConfig) -> Self {
         let (pool, schema) = (pool_for(&config.schema), config.schema.clone());
         let store = PgStore::connect(&url(), config).await.expect("the test server answers");
         store.migrate().await.expect("migrates");
@@ -56,7 +58,7 @@ impl Pg {
         Self { store: Arc::new(store), pool, schema }
     }
 
-    pub async fn on_database_time() -> Self {
+    pub(crate) async fn on_database_time() -> Self {
         Self::with(StoreConfig { schema: fresh_schema(), ..StoreConfig::default() }).await
     }
 }

@@ -1,0 +1,103 @@
+//! Setting up the schema.
+
+use postroom_core::ErrorKind;
+use postroom_core::store::AdminStore;
+use postroom_stores::postgres::migration_sql;
+use postroom_stores::{PgStore, Queue, StoreConfig};
+use postroom_testkit::Harness;
+use sqlx::Executor;
+use tokio::task::JoinSet;
+
+use crate::postgres_support::{Pg, drop_schema, fresh_schema, pool_for, run, url};
+
+fn config(schema: &str) -> StoreConfig {
+    StoreConfig { schema: schema.to_owned(), ..StoreConfig::default() }
+}
+
+#[tokio::test]
+async fn sch_1_ten_processes_migrate_at_once() {
+    let schema = fresh_schema();
+    let mut starts = JoinSet::new();
+    for _ in 0..10 {
+        let config = config(&schema);
+        starts.spawn(async move {
+            let store = PgStore::connect(&url(), config).await.expect("connects");
+            let migrated = store.migrate().await.expect("migrates");
+            store.check_schema().await.expect("fits");
+            migrated.from
+        });
+    }
+    let from = starts.join_all().await;
+    assert_eq!(from.iter().filter(|from| **from == 0).count(), 1, "one did the work: {from:?}");
+    drop_schema(&pool_for(&schema)).await;
+}
+
+#[tokio::test]
+async fn sch_1_missing_old_and_new_schemas_say_what_to_do() {
+    let schema = fresh_schema();
+    let store = PgStore::connect(&url(), config(&schema)).await.expect("connects");
+    let missing = store.check_schema().await.expect_err("not there");
+    assert_eq!(missing.kind(), ErrorKind::Schema);
+    assert!(missing.to_string().contains("postroom migrate"), "{missing}");
+    let claim = store.stats().await.expect_err("not there");
+    assert_eq!(claim.kind(), ErrorKind::Schema);
+    assert!(claim.to_string().contains("postroom migrate"), "{claim}");
+
+    store.migrate().await.expect("migrates");
+    store.check_schema().await.expect("fits");
+    let pool = pool_for(&schema);
+    run(&pool, "update meta set schema_version = 1").await;
+    let old = store.check_schema().await.expect_err("too old");
+    assert!(old.to_string().contains("run `postroom migrate`"), "{old}");
+    run(&pool, "update meta set schema_version = 99, min_client = 2").await;
+    store.check_schema().await.expect("newer, and says that it still fits");
+    assert_eq!(store.migrate().await.expect("nothing to do").to, 99);
+    run(&pool, "update meta set min_client = 99").await;
+    for error in [store.check_schema().await.expect_err("too new"), store.migrate().await.expect_err("too new")] {
+        assert_eq!(error.kind(), ErrorKind::Schema);
+        assert!(error.to_string().contains("upgrade Postroom"), "{error}");
+    }
+    drop_schema(&pool).await;
+}
+
+#[tokio::test]
+async fn sch_2_the_printed_script_runs_as_it_stands() {
+    let schema = fresh_schema();
+    let config = StoreConfig { prefix: "app_".into(), queue: Queue::Inbox, ..config(&schema) };
+    let script = migration_sql(&config).expect("legal names");
+    assert!(script.starts_with("begin;\n") && script.ends_with("commit;\n"));
+    assert!(!script.contains("postroom.") && !script.contains("{{"), "everything is rendered");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), script).expect("written");
+    let psql = std::process::Command::new("psql")
+        .args(["--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--file"])
+        .arg(file.path())
+        .arg(url())
+        .output()
+        .expect("psql is installed");
+    assert!(psql.status.success(), "{}", String::from_utf8_lossy(&psql.stderr));
+    let store = PgStore::connect(&url(), config).await.expect("connects");
+    store.check_schema().await.expect("fits");
+    assert_eq!(store.migrate().await.expect("nothing to do").from, 2);
+    drop_schema(&pool_for(&schema)).await;
+}
+
+#[tokio::test]
+async fn sch_2_names_are_configurable() {
+    let schema = fresh_schema();
+    let pg = Pg::with(StoreConfig { prefix: "my_".into(), ..config(&schema) }).await;
+    pg.pool.execute("select my_outbox_enqueue('t', 'x')").await.expect("the prefix is in use");
+    assert_eq!(pg.store.stats().await.expect("stats").ready, 1);
+    pg.finish().await;
+}
+
+#[tokio::test]
+async fn sch_1_a_connection_string_never_shows_in_an_error() {
+    let error = PgStore::connect("postgres://u:s3cret@[::bad", config("x")).await.expect_err("bad");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    let error = PgStore::connect("postgres://u:s3cret@127.0.0.1:1/db", config("x")).await;
+    let error = error.expect_err("nobody listens there");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+}
