@@ -98,7 +98,8 @@ fn key_of(message: &Message) -> Option<[u8; 32]> {
     message.idempotency_key().map(|key| key.scoped(message.tenant_id()))
 }
 
-/// Inserts as many rows per statement as possible. What is not in `written` after that has a taken id.
+/// Inserts as many rows per statement as possible. What is not in `written` after that has a taken
+/// id.
 async fn insert(
     sql: &Statements,
     conn: &mut SqliteConnection,

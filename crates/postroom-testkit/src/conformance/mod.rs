@@ -36,7 +36,9 @@ async fn stats<H: Harness>(env: &Env<H>) -> Stats {
 
 /// Writes the macro that writes the tests, from one list.
 macro_rules! suite {
-    ($d:tt $($area:ident: $($module:ident)::+, keep_done = $keep:literal { $($case:ident,)* })*) => {
+    ($d:tt $(
+        $area:ident: $($module:ident)::+, keep_done = $keep:literal { $($case:ident,)* }
+    )*) => {
         /// Makes every conformance case a test named `conformance::<area>::<case>` for this
         /// harness.
         #[macro_export]
