@@ -2,7 +2,6 @@
 
 #![cfg(feature = "postgres")]
 
-#[allow(dead_code, reason = "each test file uses its own part")]
 mod postgres_support;
 
 use postgres_support::Pg;
