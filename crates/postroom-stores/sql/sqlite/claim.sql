@@ -6,7 +6,7 @@ parked_rows as (
   select * from (
     select * from postroom_outbox_parked
     where priority > 0 and slot is null and wake_at <= ?1 and lost = 0
-    order by wake_at, seq limit ?2)
+    order by priority desc, wake_at, seq limit ?2)
   union all
   select * from (
     select * from postroom_outbox_parked
@@ -16,7 +16,7 @@ parked_rows as (
   select * from (
     select * from postroom_outbox_parked
     where priority < 0 and slot is null and wake_at <= ?1 and lost = 0
-    order by wake_at, seq limit ?2)
+    order by priority desc, wake_at, seq limit ?2)
   union all
   -- Suspects are few, have an index of their own, and at most ?3 of them are taken.
   select * from (

@@ -234,6 +234,22 @@ pub async fn priority_counts_for_what_came_due_too<H: Harness>(env: Case<H>) {
     assert_eq!(topics, ["high", "ready", "zero", "plain", "low"]);
 }
 
+/// Found by random histories: what waited longest must not push out what is more urgent.
+pub async fn priority_of_what_came_due_holds_within_a_small_batch<H: Harness>(env: Case<H>) {
+    for (priority, secs) in [(1, 1), (9, 3), (-9, 1), (-1, 3), (5, 2)] {
+        let due = Duration::from_secs(secs);
+        env.publish(Message::builder(format!("p{priority}")).priority(priority).due_after(due))
+            .await;
+    }
+    env.advance(Duration::from_secs(3));
+    let mut topics = Vec::new();
+    for _ in 0..5 {
+        let items = env.claim(1).await.items;
+        topics.extend(items.iter().map(|item| item.message.topic().to_string()));
+    }
+    assert_eq!(topics, ["p9", "p5", "p1", "p-1", "p-9"]);
+}
+
 pub async fn due_what_waited_longest_comes_first<H: Harness>(env: Case<H>) {
     for (name, secs) in [("late", 9), ("early", 1), ("middle", 5)] {
         env.publish(Message::builder(name).due_after(Duration::from_secs(secs))).await;

@@ -149,6 +149,7 @@ suite! { $
         priority_higher_first_then_oldest,
         priority_holds_within_a_small_batch,
         priority_counts_for_what_came_due_too,
+        priority_of_what_came_due_holds_within_a_small_batch,
         due_what_waited_longest_comes_first,
         wq_1_an_expired_message_is_dead_and_never_returned,
         wq_1_expiry_is_exact,
