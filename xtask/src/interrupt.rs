@@ -41,9 +41,5 @@ pub(crate) fn requested() -> bool {
 
 /// Fails once a signal arrived; called before anything new is started.
 pub(crate) fn check() -> Result<(), Interrupted> {
-    if requested() {
-        Err(Interrupted)
-    } else {
-        Ok(())
-    }
+    if requested() { Err(Interrupted) } else { Ok(()) }
 }

@@ -29,11 +29,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 
 /// Postroom's task runner: tests, servers, parity table, checks and benchmarks.
 #[derive(Debug, Parser)]
-#[command(
-    name = "cargo xtask",
-    bin_name = "cargo xtask",
-    arg_required_else_help = true
-)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     task: Task,
@@ -100,9 +96,7 @@ mod tests {
     #[test]
     fn words_after_two_dashes_are_the_filter() {
         let cli = Cli::try_parse_from(["xtask", "test", "--full", "--", "claim"]).unwrap();
-        let Task::Test(options) = cli.task else {
-            panic!("not the test task: {cli:?}")
-        };
+        let Task::Test(options) = cli.task else { panic!("not the test task: {cli:?}") };
         assert_eq!(options.filter, ["claim"]);
     }
 }

@@ -54,19 +54,14 @@ pub(crate) fn capture_ok(command: &mut Command) -> Result<String> {
 
 /// Whether a command can be run and succeeds; it is not shown to anyone.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
-    let quiet = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
 /// Finds a program in the folders of `PATH`.
 pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
-    env::split_paths(&folders)
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file())
+    env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// Waits until `ready` says yes, a signal arrives or the time is over.
@@ -94,11 +89,7 @@ impl Background {
     /// Starts the command; `stop` is the signal it understands as a request to end.
     pub(crate) fn start(command: &mut Command, stop: Signal) -> Result<Self> {
         let child = spawn(command)?;
-        Ok(Self {
-            child,
-            stop,
-            grace: Duration::from_secs(10),
-        })
+        Ok(Self { child, stop, grace: Duration::from_secs(10) })
     }
 
     /// How the program ended, if it did.
@@ -187,10 +178,7 @@ mod tests {
     #[test]
     fn failing_command_is_named_in_the_error() {
         let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
-        assert!(
-            error.to_string().starts_with("`sh -c exit 3` failed"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("`sh -c exit 3` failed"), "{error}");
     }
 
     #[test]

@@ -12,8 +12,7 @@ use crate::process;
 /// The folder with the workspace's `Cargo.toml`.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent()
-        .map_or_else(|| here.to_path_buf(), Path::to_path_buf)
+    here.parent().map_or_else(|| here.to_path_buf(), Path::to_path_buf)
 }
 
 /// A cargo command in the workspace, of the toolchain that runs us.
@@ -26,13 +25,7 @@ pub(crate) fn cargo() -> Command {
 /// What `cargo metadata` says about the workspace's own packages.
 pub(crate) fn metadata() -> Result<Value> {
     let mut command = cargo();
-    command.args([
-        "metadata",
-        "--no-deps",
-        "--format-version",
-        "1",
-        "--offline",
-    ]);
+    command.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]);
     let text = process::capture_ok(&mut command)?;
     serde_json::from_str(&text).context("cannot read the output of `cargo metadata`")
 }

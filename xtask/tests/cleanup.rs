@@ -30,9 +30,7 @@ struct Stage {
 
 impl Stage {
     fn new(cargo: &str) -> Self {
-        let stage = Self {
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let stage = Self { folder: tempfile::tempdir().unwrap() };
         let public = fs::Permissions::from_mode(0o755);
         fs::set_permissions(stage.folder.path(), public.clone()).unwrap();
         fs::create_dir(stage.temporary()).unwrap();
@@ -49,32 +47,18 @@ impl Stage {
     }
 
     fn start(&self, task: &str) -> Task {
-        let path = format!(
-            "{}:{}",
-            self.folder.path().display(),
-            env::var("PATH").unwrap()
-        );
+        let path = format!("{}:{}", self.folder.path().display(), env::var("PATH").unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        command
-            .arg(task)
-            .env("PATH", path)
-            .env("TMPDIR", self.temporary());
+        command.arg(task).env("PATH", path).env("TMPDIR", self.temporary());
         command.env("CARGO", self.folder.path().join("cargo"));
         command.env("CARGO_PID_FILE", self.folder.path().join("cargo.pid"));
-        command
-            .env_remove("POSTROOM_TEST_PG_URL")
-            .env_remove("POSTROOM_BENCH_PG_URL");
+        command.env_remove("POSTROOM_TEST_PG_URL").env_remove("POSTROOM_BENCH_PG_URL");
         Task(command.stdout(Stdio::piped()).spawn().unwrap())
     }
 
     /// The process of the stand-in server.
     fn server(&self) -> Pid {
-        let home = fs::read_dir(self.temporary())
-            .unwrap()
-            .next()
-            .unwrap()
-            .unwrap()
-            .path();
+        let home = fs::read_dir(self.temporary()).unwrap().next().unwrap().unwrap().path();
         read_pid(&home.join("data/postmaster.pid"))
     }
 
@@ -95,10 +79,7 @@ fn read_pid(path: &Path) -> Pid {
 fn eventually(mut happened: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !happened() {
-        assert!(
-            Instant::now() < deadline,
-            "it did not happen within 20 seconds"
-        );
+        assert!(Instant::now() < deadline, "it did not happen within 20 seconds");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -127,20 +108,12 @@ fn signal_stops_servers_and_removes_their_folder() {
         let stage = Stage::new("#!/bin/sh\n");
         let mut task = stage.start("servers");
         let mut line = String::new();
-        BufReader::new(task.0.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert!(
-            line.starts_with("export POSTROOM_TEST_PG_URL=postgres://"),
-            "{line}"
-        );
+        BufReader::new(task.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("export POSTROOM_TEST_PG_URL=postgres://"), "{line}");
         let server = stage.server();
         assert!(test_kill_process(server).is_ok());
         task.end_by(signal);
-        assert!(
-            test_kill_process(server).is_err(),
-            "the server outlived {signal:?}"
-        );
+        assert!(test_kill_process(server).is_err(), "the server outlived {signal:?}");
         assert!(stage.is_empty(), "a folder outlived {signal:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Time and randomness enter the crate here and nowhere else.
 //!
-//! A store reads the database's clock at statement time. Tests hand it a [`ManualClock`] instead, and
-//! then every comparison and every written time comes from that.
+//! A store reads the database's clock at statement time. Tests hand it a [`ManualClock`] instead,
+//! and then every comparison and every written time comes from that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

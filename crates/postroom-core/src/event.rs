@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use crate::builder::MessageBuilder;
 use crate::error::Result;
 use crate::idempotency::IdempotencyKey;
-use crate::message::{Message, MessageBuilder};
+use crate::message::Message;
 
 /// A type that can be published. `#[derive(Event)]` writes this for you.
 ///

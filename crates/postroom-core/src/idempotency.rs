@@ -18,7 +18,8 @@ pub struct IdempotencyKey(Uuid);
 impl IdempotencyKey {
     /// A key from what the message is about, the same for ever and in every process.
     ///
-    /// Each part is lower-cased (ASCII), `%` becomes `%25` and `:` becomes `%3A`, a missing version is
+    /// Each part is lower-cased (ASCII), `%` becomes `%25` and `:` becomes `%3A`, a missing version
+    /// is
     /// `0`; the parts are joined by `:` and hashed (SHA-256, first 16 bytes, as a version 8 UUID).
     /// Entity ids that differ only in case therefore share a key.
     ///

@@ -1,4 +1,5 @@
-//! Identities. Each is its own type, so that a message id is never passed where a lease token belongs.
+//! Identities. Each is its own type, so that a message id is never passed where a lease token
+//! belongs.
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,6 +3,7 @@
 //! Applications depend on the `postroom` crate, which re-exports this one. Start with [`Outbox`] to
 //! publish and [`WorkQueue`] to claim; [`store`] is the boundary to the databases.
 
+mod builder;
 mod clock;
 mod error;
 mod event;
@@ -18,13 +19,14 @@ mod text;
 mod transaction;
 mod work_queue;
 
+pub use builder::{MessageBuilder, PRIORITY_RANGE};
 pub use clock::{Clock, ManualClock, Timestamp, micros};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, IntoMessage};
 pub use headers::Headers;
 pub use idempotency::IdempotencyKey;
 pub use ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
-pub use message::{Lane, Message, MessageBuilder, PRIORITY_RANGE, TraceContext, When};
+pub use message::{Lane, Message, TraceContext, When};
 pub use outbox::{Outbox, OutboxConfig, Published};
 pub use retry::{Backoff, Retry};
 pub use text::{
@@ -33,3 +35,9 @@ pub use text::{
 };
 pub use transaction::{Committed, OutboxTransaction, Savepoint};
 pub use work_queue::WorkQueue;
+
+/// What the derive macro names in the code that it writes; not for people.
+#[doc(hidden)]
+pub mod __private {
+    pub use serde::Serialize;
+}

@@ -1,14 +1,15 @@
-//! The message: everything the producer says, valid from the moment it is built, never changed after.
+//! The message: everything the producer says, valid from the moment it is built, never changed
+//! after.
 //!
 //! Delivery state (attempts, leases, outcome) is not here: it belongs to the store.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::builder::MessageBuilder;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::headers::Headers;
@@ -19,10 +20,8 @@ use crate::text::{
     Topic,
 };
 
-/// Higher first among due messages.
-pub const PRIORITY_RANGE: std::ops::RangeInclusive<i16> = -100..=100;
-
-/// A message: immutable, cheap to clone; the same payload bytes go to the row, the handler and the sink.
+/// A message: immutable, cheap to clone; the same payload bytes go to the row, the handler and the
+/// sink.
 ///
 /// ```
 /// use postroom_core::Message;
@@ -32,26 +31,26 @@ pub const PRIORITY_RANGE: std::ops::RangeInclusive<i16> = -100..=100;
 /// # Ok::<(), postroom_core::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Message(Arc<Fields>);
+pub struct Message(pub(crate) Arc<Fields>);
 
 #[derive(Clone, PartialEq, Eq)]
-struct Fields {
-    id: MessageId,
-    topic: Topic,
-    payload: Bytes,
-    content_type: Option<ContentType>,
-    headers: Headers,
-    aggregate_type: Option<AggregateType>,
-    aggregate_id: Option<AggregateId>,
-    ordering_key: Option<OrderingKey>,
-    tenant_id: Option<TenantId>,
-    correlation_id: Option<CorrelationId>,
-    causation_id: Option<CausationId>,
-    idempotency_key: Option<IdempotencyKey>,
-    occurred_at: Option<Timestamp>,
-    due: Option<When>,
-    expires: Option<When>,
-    priority: i16,
+pub(crate) struct Fields {
+    pub(crate) id: MessageId,
+    pub(crate) topic: Topic,
+    pub(crate) payload: Bytes,
+    pub(crate) content_type: Option<ContentType>,
+    pub(crate) headers: Headers,
+    pub(crate) aggregate_type: Option<AggregateType>,
+    pub(crate) aggregate_id: Option<AggregateId>,
+    pub(crate) ordering_key: Option<OrderingKey>,
+    pub(crate) tenant_id: Option<TenantId>,
+    pub(crate) correlation_id: Option<CorrelationId>,
+    pub(crate) causation_id: Option<CausationId>,
+    pub(crate) idempotency_key: Option<IdempotencyKey>,
+    pub(crate) occurred_at: Option<Timestamp>,
+    pub(crate) due: Option<When>,
+    pub(crate) expires: Option<When>,
+    pub(crate) priority: i16,
 }
 
 /// A point in time, or a distance from the database's present.
@@ -269,6 +268,12 @@ impl std::fmt::Debug for Message {
     }
 }
 
+impl std::fmt::Debug for Fields {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fields").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
 /// A slot and a key within it; see the section on order in ARCHITECTURE.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane {
@@ -312,224 +317,6 @@ fn hash64(parts: &[&str]) -> i64 {
 fn type_name<T>() -> &'static str {
     let full = std::any::type_name::<T>();
     full.rsplit("::").next().unwrap_or(full)
-}
-
-/// Collects the fields of a [`Message`]; [`build`](Self::build) reports the first broken limit.
-#[derive(Debug)]
-#[must_use]
-pub struct MessageBuilder {
-    fields: Result<Fields>,
-}
-
-impl std::fmt::Debug for Fields {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fields").field("topic", &self.topic).finish_non_exhaustive()
-    }
-}
-
-impl MessageBuilder {
-    fn new(topic: String) -> Self {
-        let fields = Topic::new(topic).map(|topic| Fields {
-            id: MessageId::new(),
-            topic,
-            payload: Bytes::new(),
-            content_type: None,
-            headers: Headers::default(),
-            aggregate_type: None,
-            aggregate_id: None,
-            ordering_key: None,
-            tenant_id: None,
-            correlation_id: None,
-            causation_id: None,
-            idempotency_key: None,
-            occurred_at: None,
-            due: None,
-            expires: None,
-            priority: 0,
-        });
-        Self { fields }
-    }
-
-    fn set(mut self, change: impl FnOnce(&mut Fields) -> Result<()>) -> Self {
-        if let Ok(fields) = &mut self.fields
-            && let Err(error) = change(fields)
-        {
-            self.fields = Err(error);
-        }
-        self
-    }
-
-    /// Chooses the id. Without it the message gets a fresh UUIDv7.
-    pub fn id(self, id: MessageId) -> Self {
-        self.set(|fields| {
-            fields.id = id;
-            Ok(())
-        })
-    }
-
-    /// The bytes, any bytes.
-    pub fn payload(self, payload: impl Into<Bytes>) -> Self {
-        self.set(|fields| {
-            fields.payload = payload.into();
-            Ok(())
-        })
-    }
-
-    /// The payload as JSON, serialised here and once.
-    pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Self {
-        self.set(|fields| {
-            let bytes = serde_json::to_vec(value).map_err(|source| {
-                Error::new(
-                    ErrorKind::Codec,
-                    format!("payload for {} does not serialise as JSON", fields.topic),
-                )
-                .with_source(source)
-            })?;
-            fields.payload = bytes.into();
-            Ok(())
-        })
-    }
-
-    /// The media type of the payload. Default: `application/json`.
-    pub fn content_type(self, content_type: impl Into<String>) -> Self {
-        self.set(|fields| {
-            fields.content_type = Some(ContentType::new(content_type)?);
-            Ok(())
-        })
-    }
-
-    /// Sets a header.
-    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.set(|fields| fields.headers.insert(name, value))
-    }
-
-    /// The thing that it happened to.
-    pub fn aggregate(self, kind: impl Into<String>, id: impl Into<String>) -> Self {
-        self.aggregate_type(kind).aggregate_id(id)
-    }
-
-    /// The kind of thing that it happened to.
-    pub fn aggregate_type(self, kind: impl Into<String>) -> Self {
-        self.set(|fields| {
-            fields.aggregate_type = Some(AggregateType::new(kind)?);
-            Ok(())
-        })
-    }
-
-    /// Which of its kind.
-    pub fn aggregate_id(self, id: impl Into<String>) -> Self {
-        self.set(|fields| {
-            fields.aggregate_id = Some(AggregateId::new(id)?);
-            Ok(())
-        })
-    }
-
-    /// Handle messages with this key one at a time, in order.
-    pub fn ordering_key(self, key: impl Into<String>) -> Self {
-        self.set(|fields| {
-            fields.ordering_key = Some(OrderingKey::new(key)?);
-            Ok(())
-        })
-    }
-
-    /// Whose message it is.
-    pub fn tenant_id(self, tenant: impl Into<String>) -> Self {
-        self.set(|fields| {
-            fields.tenant_id = Some(TenantId::new(tenant)?);
-            Ok(())
-        })
-    }
-
-    /// What it belongs to. Empty counts as none.
-    pub fn correlation_id(self, id: impl Into<String>) -> Self {
-        self.set(|fields| {
-            fields.correlation_id = none_if_empty(id).map(CorrelationId::new).transpose()?;
-            Ok(())
-        })
-    }
-
-    /// What caused it. Empty counts as none.
-    pub fn causation_id(self, id: impl Into<String>) -> Self {
-        self.set(|fields| {
-            fields.causation_id = none_if_empty(id).map(CausationId::new).transpose()?;
-            Ok(())
-        })
-    }
-
-    /// The second message with this key, in the same tenant, is a duplicate and is not written.
-    pub fn idempotency_key(self, key: impl Into<IdempotencyKey>) -> Self {
-        self.set(|fields| {
-            fields.idempotency_key = Some(key.into());
-            Ok(())
-        })
-    }
-
-    /// When it happened. Default: the database's time of writing.
-    pub fn occurred_at(self, time: SystemTime) -> Self {
-        self.set(|fields| {
-            fields.occurred_at = Some(time.into());
-            Ok(())
-        })
-    }
-
-    /// Deliver not before. A past time counts as now.
-    pub fn due(self, when: When) -> Self {
-        self.set(|fields| {
-            fields.due = Some(when);
-            Ok(())
-        })
-    }
-
-    /// Deliver not before this time.
-    pub fn due_at(self, time: SystemTime) -> Self {
-        self.due(When::At(time.into()))
-    }
-
-    /// Deliver not before this long after it was written.
-    pub fn due_after(self, delay: Duration) -> Self {
-        self.due(When::After(delay))
-    }
-
-    /// Never deliver after: it becomes dead with the reason `expired`.
-    pub fn expires(self, when: When) -> Self {
-        self.set(|fields| {
-            fields.expires = Some(when);
-            Ok(())
-        })
-    }
-
-    /// Never deliver after this time.
-    pub fn expires_at(self, time: SystemTime) -> Self {
-        self.expires(When::At(time.into()))
-    }
-
-    /// Never deliver later than this long after it was written.
-    pub fn expires_after(self, delay: Duration) -> Self {
-        self.expires(When::After(delay))
-    }
-
-    /// Higher first among due messages; −100 to 100, default 0.
-    pub fn priority(self, priority: i16) -> Self {
-        self.set(|fields| {
-            if !PRIORITY_RANGE.contains(&priority) {
-                return Err(Error::limit("priority", "-100 to 100", priority));
-            }
-            fields.priority = priority;
-            Ok(())
-        })
-    }
-
-    /// Finishes the message.
-    ///
-    /// # Errors
-    /// `Invalid` for the first field that broke a limit; `Codec` when the payload did not serialise.
-    pub fn build(self) -> Result<Message> {
-        self.fields.map(|fields| Message(Arc::new(fields)))
-    }
-}
-
-fn none_if_empty(text: impl Into<String>) -> Option<String> {
-    Some(text.into()).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

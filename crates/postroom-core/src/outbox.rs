@@ -16,8 +16,9 @@ use crate::transaction::OutboxTransaction;
 
 /// Publishes messages to one store. Cheap to clone.
 ///
-/// There are three ways in, and all of them write the message in a transaction:
-/// - [`begin`](Self::begin): Postroom's own transaction handle, the fastest way and the one with hooks;
+/// There are three ways in, and all of them write the message in a transaction: -
+/// [`begin`](Self::begin): Postroom's own transaction handle, the fastest way and the one with
+/// hooks;
 /// - [`publish_in`](Self::publish_in): inside a transaction of the driver that you began yourself;
 /// - [`publish`](Self::publish): a transaction of its own, for events without a business change.
 pub struct Outbox<S> {
@@ -127,9 +128,9 @@ impl<S: TransactionalStore> Outbox<S> {
     /// [`wake`](Self::wake) then makes that immediate.
     ///
     /// # Errors
-    /// `Invalid` or `Codec` before anything is written, `NotInTransaction` when the connection has no
-    /// open transaction, `IdTaken` when the id belongs to another message. In all of these cases your
-    /// transaction stays usable.
+    /// `Invalid` or `Codec` before anything is written, `NotInTransaction` when the connection has
+    /// no open transaction, `IdTaken` when the id belongs to another message. In all of these cases
+    /// your transaction stays usable.
     pub async fn publish_in(
         &self,
         conn: &mut S::Conn,

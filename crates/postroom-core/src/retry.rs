@@ -43,7 +43,8 @@ pub enum Backoff {
 }
 
 impl Retry {
-    /// The wait after the `k`-th bad attempt (k starts at 1); `unit` is a random number in `[0, 1)`.
+    /// The wait after the `k`-th bad attempt (k starts at 1); `unit` is a random number in `[0,
+    /// 1)`.
     #[must_use]
     pub fn delay(&self, k: u32, unit: f64) -> Duration {
         let k = k.max(1);

@@ -1,15 +1,15 @@
 //! The boundary between the engine and a database. Read this page and you know the system.
 //!
-//! It is cut by who owns the transaction:
-//! - [`Store`] is the engine's half. Every call is one transaction of its own on a connection of its
+//! It is cut by who owns the transaction: - [`Store`] is the engine's half. Every call is one
+//! transaction of its own on a connection of its
 //!   own. It is dyn-compatible: a dispatcher holds an `Arc<dyn Store>`.
 //! - [`TransactionalStore`] is the application's half. It writes inside a transaction that somebody
 //!   else began, and neither commits nor rolls it back.
 //! - [`AdminStore`] is for people: look, count, set up.
 //!
-//! Three rules hold for all of them. Time is the database's, at statement time. Every lease is fenced
-//! by a token that is fresh per claim: a call with another token changes nothing and says so in its
-//! answer. And a store carries out settlements; what an outcome means is decided in
+//! Three rules hold for all of them. Time is the database's, at statement time. Every lease is
+//! fenced by a token that is fresh per claim: a call with another token changes nothing and says so
+//! in its answer. And a store carries out settlements; what an outcome means is decided in
 //! [`lifecycle`](crate::lifecycle), once, without a database.
 //!
 //! A store makes one try per call. Retrying victims of contention is the work of
@@ -34,16 +34,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Leases up to `batch` eligible items to the owner.
     ///
     /// Eligible is what is ready and due, and what is leased with an expired lease. Order: higher
-    /// priority first; within a priority first what waited for its time, then by place in the queue.
-    /// Items whose lease ran out once (*suspects*) are at most `suspects` per call. What expired, and
-    /// what lost too many leases, is made dead on the way and not returned; neither is a row that can
-    /// not be decoded, which dies alone.
+    /// priority first; within a priority first what waited for its time, then by place in the
+    /// queue. Items whose lease ran out once (*suspects*) are at most `suspects` per call. What
+    /// expired, and what lost too many leases, is made dead on the way and not returned; neither is
+    /// a row that can not be decoded, which dies alone.
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>>;
 
     /// Settles leased items, mixed outcomes in one transaction.
     ///
-    /// An item is touched only if it is leased under exactly this owner and token. Its lease may have
-    /// run out, as long as nobody took the item over. No lease twice in one call.
+    /// An item is touched only if it is leased under exactly this owner and token. Its lease may
+    /// have run out, as long as nobody took the item over. No lease twice in one call.
     fn settle<'a>(
         &'a self,
         owner: OwnerToken,
@@ -58,8 +58,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         lease: Duration,
     ) -> BoxFuture<'a, Result<Settled>>;
 
-    /// Returns up to `limit` expired leases to ready, or to dead past `max_attempts`, and makes up to
-    /// as many expired messages dead. Hygiene only: [`claim`](Self::claim) takes over by itself.
+    /// Returns up to `limit` expired leases to ready, or to dead past `max_attempts`, and makes up
+    /// to as many expired messages dead. Hygiene only: [`claim`](Self::claim) takes over by itself.
     fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>>;
 
     /// Deletes settled messages and idempotency keys that are old enough, up to `limit` of each.
@@ -96,8 +96,8 @@ pub trait TransactionalStore: Store {
     ///
     /// # Errors
     /// `IdTaken` when an id belongs to a message with other content: nothing of the list is written
-    /// and the transaction stays usable. A rival's commit that the caller's snapshot can not see is a
-    /// transient `Contention`.
+    /// and the transaction stays usable. A rival's commit that the caller's snapshot can not see is
+    /// a transient `Contention`.
     fn append(
         &self,
         conn: &mut Self::Conn,

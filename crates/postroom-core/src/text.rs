@@ -1,7 +1,7 @@
 //! The short texts of a message: parsed once, valid ever after.
 //!
-//! Lengths count characters. NUL is refused everywhere because PostgreSQL cannot store it, and control
-//! characters where a value ends up in a protocol line.
+//! Lengths count characters. NUL is refused everywhere because PostgreSQL cannot store it, and
+//! control characters where a value ends up in a protocol line.
 
 use std::fmt;
 

@@ -65,7 +65,8 @@ where
         self.tx.conn()
     }
 
-    /// Stages a message. Nothing is written before [`flush`](Self::flush) or [`commit`](Self::commit).
+    /// Stages a message. Nothing is written before [`flush`](Self::flush) or
+    /// [`commit`](Self::commit).
     ///
     /// # Errors
     /// `Invalid` or `Codec`; then this message is not staged and the others still are.
@@ -169,7 +170,8 @@ where
         self.scope.staging.publish(self.outbox.check(message)?)
     }
 
-    /// Runs after a confirmed commit of the whole transaction, unless this savepoint is rolled back.
+    /// Runs after a confirmed commit of the whole transaction, unless this savepoint is rolled
+    /// back.
     pub fn after_commit(&mut self, hook: impl FnOnce(&Committed) + Send + 'static) {
         self.scope.staging.after_commit.push(Box::new(hook));
     }

@@ -1,8 +1,8 @@
 //! The public work queue, for people who build their own workers, and the only way the dispatcher
 //! itself touches the database.
 //!
-//! It checks arguments before any I/O, runs victims of contention again within a bound, and knows when
-//! an answer was lost.
+//! It checks arguments before any I/O, runs victims of contention again within a bound, and knows
+//! when an answer was lost.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -98,7 +98,8 @@ impl WorkQueue {
         self.settle(owner, with(leases, &Settlement::Done)).await
     }
 
-    /// Tried and failed: ready again after the retry policy's delay, or dead when that was the last.
+    /// Tried and failed: ready again after the retry policy's delay, or dead when that was the
+    /// last.
     ///
     /// # Errors
     /// As [`settle`](Self::settle).
@@ -157,12 +158,13 @@ impl WorkQueue {
 
     /// Settles mixed outcomes in one transaction.
     ///
-    /// Foreign, unknown, already settled and repeated items are ignored; the answer names those that
-    /// were not applied, so a worker learns that it lost a lease. An empty list touches nothing.
+    /// Foreign, unknown, already settled and repeated items are ignored; the answer names those
+    /// that were not applied, so a worker learns that it lost a lease. An empty list touches
+    /// nothing.
     ///
     /// # Errors
-    /// `Contention` or `Unavailable` when the database can not answer now: call again, the fence makes
-    /// that safe.
+    /// `Contention` or `Unavailable` when the database can not answer now: call again, the fence
+    /// makes that safe.
     pub async fn settle(
         &self,
         owner: OwnerToken,
@@ -186,7 +188,8 @@ impl WorkQueue {
     /// Extends leases that have not run out to `lease` from now.
     ///
     /// # Errors
-    /// `Invalid` for a zero lease; `Contention` or `Unavailable` when the database can not answer now.
+    /// `Invalid` for a zero lease; `Contention` or `Unavailable` when the database can not answer
+    /// now.
     pub async fn renew(
         &self,
         owner: OwnerToken,
@@ -205,7 +208,8 @@ impl WorkQueue {
     /// Returns up to `limit` expired leases to ready, or to dead past the maximum.
     ///
     /// # Errors
-    /// `Invalid` for a zero limit; `Contention` or `Unavailable` when the database can not answer now.
+    /// `Invalid` for a zero limit; `Contention` or `Unavailable` when the database can not answer
+    /// now.
     pub async fn reap(&self, limit: u32) -> Result<Reaped> {
         check_limit(limit)?;
         again_on_contention(|| self.store.reap(limit, self.retry.max_attempts)).await
@@ -214,7 +218,8 @@ impl WorkQueue {
     /// Deletes what is old enough, one bounded chunk.
     ///
     /// # Errors
-    /// `Invalid` for a zero limit; `Contention` or `Unavailable` when the database can not answer now.
+    /// `Invalid` for a zero limit; `Contention` or `Unavailable` when the database can not answer
+    /// now.
     pub async fn purge(&self, purge: &Purge) -> Result<Purged> {
         check_limit(purge.limit)?;
         again_on_contention(|| self.store.purge(purge)).await

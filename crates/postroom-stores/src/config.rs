@@ -21,8 +21,8 @@ pub struct StoreConfig {
     pub prefix: String,
     /// Which of the two boxes. Default the outbox.
     pub queue: Queue,
-    /// Keep a record of delivered messages; purge deletes it later. `false` deletes a message when it
-    /// is acknowledged. Default `true`.
+    /// Keep a record of delivered messages; purge deletes it later. `false` deletes a message when
+    /// it is acknowledged. Default `true`.
     pub keep_done: bool,
     /// Where the time comes from. Default the database.
     pub clock: Clock,

@@ -1,8 +1,8 @@
 //! The databases of Postroom, side by side.
 //!
-//! Each has the same modules, the same SQL file names under `sql/` and the same migration numbers, so
-//! that a diff of two folders is the review. What they share is here: [names](StoreConfig) and the
-//! decoding of a stored message.
+//! Each has the same modules, the same SQL file names under `sql/` and the same migration numbers,
+//! so that a diff of two folders is the review. What they share is here: [names](StoreConfig) and
+//! the decoding of a stored message.
 
 mod config;
 mod names;

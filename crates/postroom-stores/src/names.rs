@@ -52,6 +52,7 @@ impl Names {
         Self { queue, ..self.clone() }
     }
 
+    #[cfg(feature = "postgres")]
     pub(crate) fn schema(&self) -> &str {
         &self.schema
     }
@@ -62,7 +63,9 @@ impl Names {
         AssertSqlSafe(format!("create schema if not exists \"{}\"", self.schema)).into_sql_str()
     }
 
-    /// A statement for a database with schemas: `postroom.outbox_x` becomes `"schema".prefix_inbox_x`.
+    #[cfg(any(feature = "postgres", test))]
+    /// A statement for a database with schemas: `postroom.outbox_x` becomes
+    /// `"schema".prefix_inbox_x`.
     pub(crate) fn render_qualified(&self, sql: &str) -> SqlStr {
         let (schema, prefix, queue) = (&self.schema, &self.prefix, self.queue.as_str());
         let text = sql
@@ -72,7 +75,9 @@ impl Names {
         AssertSqlSafe(text).into_sql_str()
     }
 
-    /// A statement for a database without schemas: `postroom_outbox_x` becomes `schema_prefix_inbox_x`.
+    #[cfg(any(feature = "sqlite", test))]
+    /// A statement for a database without schemas: `postroom_outbox_x` becomes
+    /// `schema_prefix_inbox_x`.
     pub(crate) fn render_flat(&self, sql: &str) -> SqlStr {
         let (schema, prefix, queue) = (&self.schema, &self.prefix, self.queue.as_str());
         let text = sql
@@ -81,6 +86,15 @@ impl Names {
             .replace('\u{1}', &format!("{schema}_"));
         AssertSqlSafe(text).into_sql_str()
     }
+}
+
+/// An insert of one row as an insert of `rows`: the line after `values` is repeated.
+#[cfg(feature = "sqlite")]
+pub(crate) fn repeat_values(insert: &SqlStr, rows: usize) -> SqlStr {
+    let (head, tail) = insert.as_str().split_once("values\n").expect("an insert with values");
+    let (row, tail) = tail.split_once('\n').expect("a line for the row");
+    let all = vec![row; rows].join(",\n");
+    AssertSqlSafe(format!("{head}values\n{all}\n{tail}")).into_sql_str()
 }
 
 fn check(field: &str, name: &str, max: usize) -> Result<()> {
@@ -132,7 +146,8 @@ mod tests {
 
     #[test]
     fn x08_hostile_identifiers_are_refused() {
-        for bad in ["", "a b", "a;drop", "a\"b", "Schema", "1a", "a-b", "ä", "a\0", &"a".repeat(49)] {
+        for bad in ["", "a b", "a;drop", "a\"b", "Schema", "1a", "a-b", "ä", "a\0", &"a".repeat(49)]
+        {
             let error = Names::new(bad, "", Queue::Outbox).expect_err(bad);
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().starts_with("schema must be"), "{error}");

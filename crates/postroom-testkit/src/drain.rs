@@ -1,4 +1,5 @@
-//! A dispatcher for tests: handles everything that can be claimed, on the spot, until nothing is left.
+//! A dispatcher for tests: handles everything that can be claimed, on the spot, until nothing is
+//! left.
 
 use std::future::Future;
 use std::sync::Arc;

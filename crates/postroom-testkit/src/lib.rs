@@ -1,13 +1,21 @@
-//! For our tests and for yours: a store in memory, a clock to move, faults to inject, the conformance
-//! suite that every store passes, and assertions.
+//! For our tests and for yours: a store in memory, a clock to move, faults to inject, the
+//! conformance suite that every store passes, and assertions.
 
 pub mod assertions;
 pub mod conformance;
 mod drain;
 mod harness;
 pub mod model;
+pub mod savepoints;
 mod sim;
 
 pub use drain::drain;
 pub use harness::{Env, Harness, Options, run};
 pub use sim::{Call, Fault, SimConn, SimSavepoint, SimStore, SimTx};
+
+/// How many random cases to run: `gate` of them, or ten times as many when `POSTROOM_TEST_FULL` is
+/// set.
+#[must_use]
+pub fn cases(gate: u32) -> u32 {
+    if std::env::var_os("POSTROOM_TEST_FULL").is_some() { gate * 10 } else { gate }
+}

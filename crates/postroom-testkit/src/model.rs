@@ -1,1 +1,369 @@
 //! Random operations on a real store and on the reference, compared step by step.
+//!
+//! A history is a list of small operations; leases are chosen by index from all that were ever
+//! given out, so stale and settled ones are used again and again. Everything the store answers must
+//! equal what [`SimStore`] answers. A failing history is shrunk before it is shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postroom_core::lifecycle::{DeadReason, Settlement};
+use postroom_core::store::{
+    AdminStore, Attempt, Claim, List, Purge, Record, Settled, Store, TransactionalStore,
+};
+use postroom_core::{Lease, ManualClock, Message, MessageId, Outbox, OwnerToken, WorkQueue};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::harness::{Harness, Options};
+use crate::sim::SimStore;
+
+/// Runs `cases` random histories on fresh stores.
+///
+/// # Panics
+/// When an answer differs from the reference's, with the shortest history that shows it.
+pub fn compare_with_reference<H: Harness>(cases: u32) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let history = (any::<bool>(), vec(op(), 1..40));
+    let outcome = TestRunner::new(config).run(&history, |(keep_done, ops)| {
+        runtime.block_on(async {
+            let mut pair = Pair::<H>::fresh(Options { keep_done }).await;
+            for op in &ops {
+                pair.step(op).await;
+            }
+            pair.compare_all().await;
+            pair.harness.finish().await;
+        });
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Publish(Vec<Draft>, End),
+    Claim { owner: usize, batch: u32, suspects: u32, max_attempts: u32 },
+    Settle { owner: usize, items: Vec<(prop::sample::Index, Kind)> },
+    Renew { owner: usize, items: Vec<prop::sample::Index>, secs: u64 },
+    Reap { limit: u32, max_attempts: u32 },
+    Purge { done: Option<u64>, dead: Option<u64>, keys: Option<u64> },
+    Advance(u64),
+}
+
+/// A message to be: small numbers, so that they collide.
+#[derive(Clone, Debug)]
+struct Draft {
+    key: Option<u128>,
+    tenant: Option<bool>,
+    due: Option<u64>,
+    expires: Option<u64>,
+    priority: i16,
+    ordered: bool,
+    repeat: Option<prop::sample::Index>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Commit,
+    Rollback,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Done,
+    Release,
+    Retry { secs: u64, counted: bool },
+    Dead,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let owner = 0..2_usize;
+    prop_oneof![
+        4 => (vec(draft(), 1..4), end()).prop_map(|(drafts, end)| Op::Publish(drafts, end)),
+        4 => (owner.clone(), 1..5_u32, 0..3_u32, 1..4_u32).prop_map(
+            |(owner, batch, suspects, max_attempts)| Op::Claim {
+                owner, batch, suspects, max_attempts
+            }
+        ),
+        4 => (owner.clone(), vec((any::<prop::sample::Index>(), kind()), 1..4))
+            .prop_map(|(owner, items)| Op::Settle { owner, items }),
+        1 => (owner, vec(any::<prop::sample::Index>(), 1..4), 1..20_u64)
+            .prop_map(|(owner, items, secs)| Op::Renew { owner, items, secs }),
+        1 => (1..4_u32, 1..4_u32)
+            .prop_map(|(limit, max_attempts)| Op::Reap { limit, max_attempts }),
+        1 => (age(), age(), age()).prop_map(|(done, dead, keys)| Op::Purge { done, dead, keys }),
+        3 => (1..25_u64).prop_map(Op::Advance),
+    ]
+}
+
+fn age() -> impl Strategy<Value = Option<u64>> {
+    proptest::option::of(0..40_u64)
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![5 => Just(End::Commit), 1 => Just(End::Rollback)]
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let maybe = |range: std::ops::Range<u64>| proptest::option::weighted(0.2, range);
+    (
+        proptest::option::weighted(0.4, 0..4_u128),
+        proptest::option::weighted(0.3, any::<bool>()),
+        maybe(0..30),
+        maybe(1..40),
+        prop_oneof![4 => Just(0_i16), 1 => Just(5), 1 => Just(-5), 1 => -3..3_i16],
+        proptest::bool::weighted(0.1),
+        proptest::option::weighted(0.1, any::<prop::sample::Index>()),
+    )
+        .prop_map(|(key, tenant, due, expires, priority, ordered, repeat)| Draft {
+            key,
+            tenant,
+            due,
+            expires,
+            priority,
+            ordered,
+            repeat,
+        })
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        4 => Just(Kind::Done),
+        1 => Just(Kind::Release),
+        3 => (1..20_u64, any::<bool>()).prop_map(|(secs, counted)| Kind::Retry { secs, counted }),
+        1 => Just(Kind::Dead),
+    ]
+}
+
+/// A store and the reference, under one clock.
+struct Pair<H: Harness> {
+    harness: H,
+    real: WorkQueue,
+    outbox: Outbox<H::Store>,
+    sim: SimStore,
+    sim_queue: WorkQueue,
+    sim_outbox: Outbox<SimStore>,
+    clock: ManualClock,
+    owners: [OwnerToken; 2],
+    /// Every lease ever given out: the store's and the reference's.
+    leases: Vec<(Lease, Lease)>,
+    messages: Vec<Message>,
+}
+
+impl<H: Harness> Pair<H> {
+    async fn fresh(options: Options) -> Self {
+        let clock = ManualClock::default();
+        let harness = H::fresh(clock.clone(), options).await;
+        let store = harness.store();
+        let sim = SimStore::new(clock.clone()).keep_done(options.keep_done);
+        Self {
+            real: WorkQueue::new(Arc::clone(&store) as Arc<dyn Store>),
+            outbox: Outbox::new(store),
+            sim_queue: WorkQueue::new(Arc::new(sim.clone())),
+            sim_outbox: Outbox::new(Arc::new(sim.clone())),
+            harness,
+            sim,
+            clock,
+            owners: [OwnerToken::random(), OwnerToken::random()],
+            leases: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    async fn step(&mut self, op: &Op) {
+        match op {
+            Op::Publish(drafts, end) => self.publish(drafts, *end).await,
+            Op::Claim { owner, batch, suspects, max_attempts } => {
+                let claim = Claim::new(self.owners[*owner], Duration::from_secs(10), *batch)
+                    .expect("legal")
+                    .suspects(*suspects)
+                    .max_attempts(*max_attempts);
+                self.claim(&claim).await;
+            }
+            Op::Settle { owner, items } => self.settle(self.owners[*owner], items).await,
+            Op::Renew { owner, items, secs } => {
+                let lease = Duration::from_secs(*secs);
+                self.renew(self.owners[*owner], items, lease).await;
+            }
+            Op::Reap { limit, max_attempts } => {
+                let store = self.harness.store();
+                let real = store.reap(*limit, *max_attempts).await.expect("reap");
+                let sim = self.sim.reap(*limit, *max_attempts).await.expect("reap");
+                assert_eq!(real, sim, "{op:?}");
+            }
+            Op::Purge { done, dead, keys } => self.purge(*done, *dead, *keys).await,
+            Op::Advance(secs) => self.clock.advance(Duration::from_secs(*secs)),
+        }
+        self.compare_stats(op).await;
+    }
+
+    async fn publish(&mut self, drafts: &[Draft], end: End) {
+        let messages: Vec<_> = drafts.iter().map(|draft| self.message(draft)).collect();
+        let real = publish(&self.outbox, &messages, end).await;
+        let sim = publish(&self.sim_outbox, &messages, end).await;
+        assert_eq!(real, sim, "{drafts:?}");
+        self.messages.extend(messages);
+    }
+
+    fn message(&self, draft: &Draft) -> Message {
+        if let Some(repeat) = draft.repeat.filter(|_| !self.messages.is_empty()) {
+            return repeat.get(&self.messages).clone();
+        }
+        let mut builder = Message::builder("t").priority(draft.priority);
+        if let Some(key) = draft.key {
+            builder = builder.idempotency_key(uuid::Uuid::from_u128(key));
+        }
+        if let Some(tenant) = draft.tenant {
+            builder = builder.tenant_id(if tenant { "a" } else { "b" });
+        }
+        if let Some(secs) = draft.due {
+            builder = builder.due_after(Duration::from_secs(secs));
+        }
+        if let Some(secs) = draft.expires {
+            builder = builder.expires_after(Duration::from_secs(secs));
+        }
+        if draft.ordered {
+            builder = builder.ordering_key("k");
+        }
+        builder.build().expect("legal")
+    }
+
+    async fn claim(&mut self, claim: &Claim) {
+        let real = self.real.claim_with(claim).await.expect("claim");
+        let sim = self.sim_queue.claim_with(claim).await.expect("claim");
+        let show = |items: &[postroom_core::store::WorkItem]| -> Vec<_> {
+            let each = items.iter();
+            each.map(|i| (i.message.id(), i.attempts, i.lost, i.locked_until)).collect()
+        };
+        assert_eq!(show(&real.items), show(&sim.items), "{claim:?}");
+        assert_eq!(real.dead, sim.dead, "{claim:?}");
+        let pairs = real.items.iter().zip(&sim.items);
+        self.leases.extend(pairs.map(|(real, sim)| (real.lease, sim.lease)));
+    }
+
+    async fn settle(&self, owner: OwnerToken, items: &[(prop::sample::Index, Kind)]) {
+        if self.leases.is_empty() {
+            return;
+        }
+        let (mut real, mut sim) = (Vec::new(), Vec::new());
+        for (index, kind) in items {
+            let (mine, its) = *index.get(&self.leases);
+            real.push((mine, settlement(kind)));
+            sim.push((its, settlement(kind)));
+        }
+        let real = self.real.settle(owner, real).await.expect("settle");
+        let sim = self.sim_queue.settle(owner, sim).await.expect("settle");
+        self.compare_settled(&real, &sim);
+    }
+
+    async fn renew(&self, owner: OwnerToken, items: &[prop::sample::Index], lease: Duration) {
+        if self.leases.is_empty() {
+            return;
+        }
+        let (real, sim): (Vec<_>, Vec<_>) =
+            items.iter().map(|index| *index.get(&self.leases)).unzip();
+        let real = self.real.renew(owner, &real, lease).await.expect("renew");
+        let sim = self.sim_queue.renew(owner, &sim, lease).await.expect("renew");
+        self.compare_settled(&real, &sim);
+    }
+
+    fn compare_settled(&self, real: &Settled, sim: &Settled) {
+        let theirs =
+            |lease: &Lease| self.leases.iter().find(|(mine, _)| mine == lease).map(|(_, its)| *its);
+        let lost: Vec<_> = real.lost.iter().filter_map(theirs).collect();
+        assert_eq!((real.applied, &lost), (sim.applied, &sim.lost));
+    }
+
+    async fn purge(&self, done: Option<u64>, dead: Option<u64>, keys: Option<u64>) {
+        let age = |secs: Option<u64>| secs.map(Duration::from_secs);
+        let purge = Purge { done: age(done), dead: age(dead), keys: age(keys), limit: 1_000 };
+        let real = self.real.purge(&purge).await.expect("purge");
+        let sim = self.sim_queue.purge(&purge).await.expect("purge");
+        assert_eq!(real, sim, "{purge:?}");
+    }
+
+    async fn compare_stats(&self, after: &Op) {
+        let real = self.harness.store().stats().await.expect("stats");
+        let sim = self.sim.stats().await.expect("stats");
+        assert_eq!(real, sim, "after {after:?}");
+    }
+
+    async fn compare_all(&self) {
+        let list = List { limit: 500, ..List::default() };
+        let real = self.harness.store().list(&list).await.expect("list");
+        let sim = self.sim.list(&list).await.expect("list");
+        let show = |records: &[Record]| -> Vec<String> { records.iter().map(describe).collect() };
+        assert_eq!(show(&real), show(&sim));
+        for record in &sim {
+            let history = async |store: &dyn AdminStore| -> Vec<Attempt> {
+                let detail = store.get(record.id).await.expect("get");
+                detail.expect("it is there").history
+            };
+            let store = self.harness.store();
+            assert_eq!(history(&*store).await, history(&self.sim).await, "{}", record.id);
+        }
+    }
+}
+
+fn settlement(kind: &Kind) -> Settlement {
+    let error = Some("boom".to_owned());
+    match kind {
+        Kind::Done => Settlement::Done,
+        Kind::Release => Settlement::Release,
+        Kind::Retry { secs, counted } => {
+            Settlement::Retry { delay: Duration::from_secs(*secs), counted: *counted, error }
+        }
+        Kind::Dead => Settlement::Dead { reason: DeadReason::Permanent, counted: true, error },
+    }
+}
+
+/// What a transaction published, or the kind of its error.
+async fn publish<S: TransactionalStore>(
+    outbox: &Outbox<S>,
+    messages: &[Message],
+    end: End,
+) -> Result<Vec<(MessageId, bool)>, postroom_core::ErrorKind> {
+    let mut tx = outbox.begin().await.expect("begin");
+    for message in messages {
+        tx.publish(message).expect("stage");
+    }
+    let published = match end {
+        End::Commit => tx.commit().await.map_err(|error| error.kind())?.published,
+        End::Rollback => {
+            let flushed = tx.flush().await.map_err(|error| error.kind())?.to_vec();
+            tx.rollback().await.expect("rollback");
+            flushed
+        }
+    };
+    Ok(published.into_iter().map(|p| (p.id, p.already_existed)).collect())
+}
+
+/// Everything about a record but its place in the queue, which stores number as they like.
+fn describe(record: &Record) -> String {
+    let Record { work: _, message, .. } = record;
+    let content = message.as_ref().map(Message::content_hash);
+    format!(
+        "{} {:?} {:?} attempts {} lost {} next {:?} until {:?} owner {:?} error {:?} at {:?} \
+         by {:?} created {:?} {content:?}",
+        record.id,
+        record.state,
+        record.reason,
+        record.attempts,
+        record.lost,
+        record.next_attempt_at,
+        record.locked_until,
+        record.owner,
+        record.last_error,
+        record.processed_at,
+        record.processed_by,
+        record.created_at,
+    )
+}

@@ -27,13 +27,8 @@ pub(super) type Cases = BTreeMap<String, Outcome>;
 
 /// Reads the output of `--list --format terse`.
 pub(super) fn listed(output: &str) -> Cases {
-    let names = output
-        .lines()
-        .filter_map(|line| line.strip_suffix(": test"));
-    names
-        .filter_map(case)
-        .map(|case| (case, Outcome::Listed))
-        .collect()
+    let names = output.lines().filter_map(|line| line.strip_suffix(": test"));
+    names.filter_map(case).map(|case| (case, Outcome::Listed)).collect()
 }
 
 /// Reads the output of a run in the default format.
@@ -48,10 +43,7 @@ fn result(line: &str) -> Option<(String, Outcome)> {
         "ignored" => Outcome::Ignored,
         _ => Outcome::Failed,
     };
-    Some((
-        case(name.strip_suffix(" - should panic").unwrap_or(name))?,
-        outcome,
-    ))
+    Some((case(name.strip_suffix(" - should panic").unwrap_or(name))?, outcome))
 }
 
 fn case(name: &str) -> Option<String> {
@@ -71,10 +63,7 @@ mod tests {
                       conformance::claim::speed: benchmark\n";
         let cases = listed(output);
         let names: Vec<_> = cases.keys().map(String::as_str).collect();
-        assert_eq!(
-            names,
-            ["claim::expired_lease_is_taken_over", "settle::is_fenced"]
-        );
+        assert_eq!(names, ["claim::expired_lease_is_taken_over", "settle::is_fenced"]);
         assert_eq!(cases["settle::is_fenced"], Outcome::Listed);
     }
 
@@ -94,10 +83,7 @@ mod tests {
             ("settle::c", Outcome::Ignored),
             ("settle::d", Outcome::Passed),
         ];
-        assert_eq!(
-            results(output),
-            expected.map(|(name, end)| (name.to_owned(), end)).into()
-        );
+        assert_eq!(results(output), expected.map(|(name, end)| (name.to_owned(), end)).into());
     }
 
     #[test]

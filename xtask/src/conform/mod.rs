@@ -39,18 +39,8 @@ struct Column {
 }
 
 const COLUMNS: [Column; 3] = [
-    Column {
-        store: "sim",
-        package: "postroom-testkit",
-        test: "sim",
-        server: None,
-    },
-    Column {
-        store: "sqlite",
-        package: "postroom-stores",
-        test: "sqlite",
-        server: None,
-    },
+    Column { store: "sim", package: "postroom-testkit", test: "sim", server: None },
+    Column { store: "sqlite", package: "postroom-stores", test: "sqlite", server: None },
     Column {
         store: "postgres",
         package: "postroom-stores",
@@ -61,11 +51,7 @@ const COLUMNS: [Column; 3] = [
 
 /// Runs or lists the cases of every store and prints the table.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if options.list {
-        compare_lists()
-    } else {
-        compare_runs()
-    }
+    if options.list { compare_lists() } else { compare_runs() }
 }
 
 /// Compares the names of the cases; needs the built test binaries and no server.
@@ -74,10 +60,7 @@ pub(crate) fn compare_lists() -> Result<()> {
     for (column, binary) in build()? {
         let mut command = Command::new(&binary.executable);
         command.args(["--list", "--format", "terse"]);
-        parity.add(
-            column.store,
-            libtest::listed(&process::capture_ok(&mut command)?),
-        );
+        parity.add(column.store, libtest::listed(&process::capture_ok(&mut command)?));
     }
     report(&parity)
 }
@@ -89,10 +72,7 @@ fn compare_runs() -> Result<()> {
     let mut parity = Parity::default();
     for (column, binary) in binaries {
         let mut command = Command::new(&binary.executable);
-        command
-            .arg(libtest::PREFIX)
-            .current_dir(&binary.folder)
-            .envs(servers.variables());
+        command.arg(libtest::PREFIX).current_dir(&binary.folder).envs(servers.variables());
         command.env("CARGO_MANIFEST_DIR", &binary.folder);
         let (status, output) = process::capture(&mut command)?;
         if !status.success() {
@@ -114,10 +94,7 @@ fn report(parity: &Parity) -> Result<()> {
         return Ok(());
     }
     problems.iter().for_each(|problem| println!("{problem}"));
-    bail!(
-        "the stores differ or fail (listed above): {}",
-        problems.len()
-    )
+    bail!("the stores differ or fail (listed above): {}", problems.len())
 }
 
 /// A built test binary and the folder of its package, in which cargo runs tests.
@@ -132,18 +109,13 @@ fn build() -> Result<Vec<(&'static Column, Binary)>> {
     for column in &COLUMNS {
         let path = format!("crates/{}/tests/{}.rs", column.package, column.test);
         if !workspace::root().join(&path).is_file() {
-            bail!(
-                "{path} does not exist: the store {} has no conformance tests",
-                column.store
-            );
+            bail!("{path} does not exist: the store {} has no conformance tests", column.store);
         }
     }
     let mut command = workspace::cargo();
     command.args(["test", "--workspace", "--no-run"]);
     command.arg("--message-format=json-render-diagnostics");
-    COLUMNS
-        .iter()
-        .for_each(|column| _ = command.args(["--test", column.test]));
+    COLUMNS.iter().for_each(|column| _ = command.args(["--test", column.test]));
     let messages = process::capture_ok(&mut command)?;
     let find = |column: &'static Column| {
         let binary = messages.lines().find_map(|line| artifact(line, column));
@@ -158,18 +130,13 @@ fn artifact(line: &str, column: &Column) -> Option<Binary> {
     let message: Value = serde_json::from_str(line).ok()?;
     let target = &message["target"];
     let is_test = items(&target["kind"]).iter().any(|kind| kind == "test");
-    let folder = PathBuf::from(text(&message["manifest_path"]))
-        .parent()?
-        .to_path_buf();
+    let folder = PathBuf::from(text(&message["manifest_path"])).parent()?.to_path_buf();
     let matches = message["reason"] == "compiler-artifact"
         && is_test
         && target["name"] == column.test
         && folder.ends_with(column.package);
     let executable = message["executable"].as_str()?;
-    matches.then(|| Binary {
-        executable: executable.into(),
-        folder,
-    })
+    matches.then(|| Binary { executable: executable.into(), folder })
 }
 
 #[cfg(test)]
@@ -193,10 +160,7 @@ mod tests {
     fn artifact_is_found_by_package_and_name() {
         let column = &COLUMNS[2];
         let found = artifact(&message("postroom-stores", "test"), column).unwrap();
-        assert_eq!(
-            found.executable,
-            PathBuf::from("/target/debug/deps/postgres-1")
-        );
+        assert_eq!(found.executable, PathBuf::from("/target/debug/deps/postgres-1"));
         assert_eq!(found.folder, PathBuf::from("/src/crates/postroom-stores"));
         assert_eq!(artifact(&message("postroom-cli", "test"), column), None);
         assert_eq!(artifact(&message("postroom-stores", "lib"), column), None);

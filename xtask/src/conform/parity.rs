@@ -20,11 +20,7 @@ impl Parity {
         let areas: BTreeSet<&str> = self.names().into_iter().filter_map(area).collect();
         let heading = std::iter::once("area").chain(self.0.iter().map(|(store, _)| *store));
         let mut rows = vec![heading.map(String::from).collect()];
-        rows.extend(
-            areas
-                .into_iter()
-                .map(|name| self.row(name, |case| area(case) == Some(name))),
-        );
+        rows.extend(areas.into_iter().map(|name| self.row(name, |case| area(case) == Some(name))));
         rows.push(self.row("total", |_| true));
         rows
     }
@@ -43,26 +39,18 @@ impl Parity {
             }));
         }
         if names.len() < minimum {
-            problems.push(format!(
-                "only {} cases; at least {minimum} are expected",
-                names.len()
-            ));
+            problems.push(format!("only {} cases; at least {minimum} are expected", names.len()));
         }
         problems
     }
 
     fn names(&self) -> BTreeSet<&str> {
-        self.0
-            .iter()
-            .flat_map(|(_, cases)| cases.keys().map(String::as_str))
-            .collect()
+        self.0.iter().flat_map(|(_, cases)| cases.keys().map(String::as_str)).collect()
     }
 
     fn row(&self, title: &str, belongs: impl Fn(&str) -> bool) -> Vec<String> {
         let count = |cases: &Cases| {
-            let good = cases
-                .iter()
-                .filter(|(name, end)| belongs(name) && !end.is_failure());
+            let good = cases.iter().filter(|(name, end)| belongs(name) && !end.is_failure());
             good.count().to_string()
         };
         let counts = self.0.iter().map(|(_, cases)| count(cases));
@@ -80,19 +68,14 @@ mod tests {
     use super::*;
 
     fn cases(list: &[(&str, Outcome)]) -> Cases {
-        list.iter()
-            .map(|&(name, outcome)| (name.to_owned(), outcome))
-            .collect()
+        list.iter().map(|&(name, outcome)| (name.to_owned(), outcome)).collect()
     }
 
     #[test]
     fn table_counts_good_cases_by_area() {
         let mut parity = Parity::default();
         parity.add("sim", cases(&[("claim::a", Passed), ("claim::b", Passed)]));
-        parity.add(
-            "sqlite",
-            cases(&[("claim::a", Failed), ("settle::c", Passed)]),
-        );
+        parity.add("sqlite", cases(&[("claim::a", Failed), ("settle::c", Passed)]));
         let expected = [
             ["area", "sim", "sqlite"],
             ["claim", "2", "0"],
@@ -114,10 +97,7 @@ mod tests {
     fn missing_failed_and_too_few_cases_are_problems() {
         let mut parity = Parity::default();
         parity.add("sim", cases(&[("claim::a", Passed), ("claim::b", Passed)]));
-        parity.add(
-            "sqlite",
-            cases(&[("claim::a", Failed), ("claim::c", Ignored)]),
-        );
+        parity.add("sqlite", cases(&[("claim::a", Failed), ("claim::c", Ignored)]));
         let expected = [
             "sim: claim::c is missing",
             "sqlite: claim::b is missing",

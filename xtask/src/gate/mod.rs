@@ -71,10 +71,7 @@ impl Step {
 /// Runs the gate and prints the summary, also after a failure.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let steps = steps(options);
-    let mut gate = Gate {
-        options,
-        servers: Servers::none(),
-    };
+    let mut gate = Gate { options, servers: Servers::none() };
     let mut summary = Summary::default();
     let mut result = Ok(());
     for &step in &steps {
@@ -101,9 +98,7 @@ fn steps(options: &Options) -> Vec<Step> {
     } else if options.quick {
         vec![Format, Clippy, Tidy, Tests]
     } else {
-        vec![
-            Format, Clippy, Tidy, Servers, Tests, Doctests, Docs, Conform,
-        ]
+        vec![Format, Clippy, Tidy, Servers, Tests, Doctests, Docs, Conform]
     };
     if selection(options) != Selection::All {
         steps.retain(|&step| step != Servers);
@@ -124,10 +119,7 @@ fn print_left_out(options: &Options) -> Result<()> {
         println!("only a part of the tests ran, and no other check: this is not the gate");
     }
     if selection(options) != Selection::All {
-        println!(
-            "{}",
-            suite::left_out(selection(options), &workspace::metadata()?)
-        );
+        println!("{}", suite::left_out(selection(options), &workspace::metadata()?));
     }
     Ok(())
 }
@@ -142,14 +134,9 @@ impl Gate<'_> {
     fn perform(&mut self, step: Step) -> Result<()> {
         match step {
             Step::Format => self.cargo(&["fmt", "--all", "--check"]),
-            Step::Clippy => self.cargo(&[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ]),
+            Step::Clippy => {
+                self.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+            }
             Step::Tidy => tidy::run(),
             Step::Servers => self.start_servers(),
             Step::Tests => self.tests(),
@@ -176,9 +163,7 @@ impl Gate<'_> {
 
     fn docs(&self) -> Result<()> {
         let mut command = workspace::cargo();
-        command
-            .args(["doc", "--no-deps", "--workspace"])
-            .env("RUSTDOCFLAGS", "-D warnings");
+        command.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
         process::run(self.environment(&mut command))
     }
 
@@ -200,40 +185,24 @@ mod tests {
 
     #[test]
     fn gate_has_every_step_in_order() {
-        let names: Vec<_> = steps(&Options::default())
-            .into_iter()
-            .map(Step::name)
-            .collect();
-        let expected = [
-            "format", "clippy", "tidy", "servers", "tests", "doctests", "docs", "conform",
-        ];
+        let names: Vec<_> = steps(&Options::default()).into_iter().map(Step::name).collect();
+        let expected =
+            ["format", "clippy", "tidy", "servers", "tests", "doctests", "docs", "conform"];
         assert_eq!(names, expected);
     }
 
     #[test]
     fn quick_and_sqlite_start_no_servers() {
-        let quick = Options {
-            quick: true,
-            ..Options::default()
-        };
-        let sqlite = Options {
-            only: Some(Only::Sqlite),
-            ..Options::default()
-        };
-        assert_eq!(
-            steps(&quick),
-            [Step::Format, Step::Clippy, Step::Tidy, Step::Tests]
-        );
+        let quick = Options { quick: true, ..Options::default() };
+        let sqlite = Options { only: Some(Only::Sqlite), ..Options::default() };
+        assert_eq!(steps(&quick), [Step::Format, Step::Clippy, Step::Tidy, Step::Tests]);
         assert!(!steps(&sqlite).contains(&Step::Servers));
         assert!(steps(&sqlite).contains(&Step::Conform));
     }
 
     #[test]
     fn filter_runs_tests_only() {
-        let options = Options {
-            filter: vec!["claim".into()],
-            ..Options::default()
-        };
+        let options = Options { filter: vec!["claim".into()], ..Options::default() };
         assert_eq!(steps(&options), [Step::Servers, Step::Tests]);
     }
 }

@@ -43,9 +43,7 @@ pub(super) fn nextest(selection: Selection, words: &[String]) -> Vec<String> {
 /// Arguments of cargo that run the selection without nextest. Test binaries are named one by
 /// one, because libtest can leave out tests but not binaries.
 pub(super) fn libtest(selection: Selection, words: &[String], metadata: &Value) -> Vec<String> {
-    let mut arguments = ["test", "--workspace", "--lib", "--bins"]
-        .map(String::from)
-        .to_vec();
+    let mut arguments = ["test", "--workspace", "--lib", "--bins"].map(String::from).to_vec();
     if selection == Selection::Quick {
         arguments = ["test", "--lib"].map(String::from).to_vec();
         let present = packages(metadata).filter(|name| QUICK.contains(name));
@@ -61,11 +59,7 @@ pub(super) fn libtest(selection: Selection, words: &[String], metadata: &Value) 
     }
     arguments.push("--".into());
     if selection != Selection::All {
-        arguments.extend(
-            SERVERS
-                .iter()
-                .flat_map(|name| ["--skip".into(), (*name).to_owned()]),
-        );
+        arguments.extend(SERVERS.iter().flat_map(|name| ["--skip".into(), (*name).to_owned()]));
     }
     arguments.extend(words.iter().cloned());
     arguments
@@ -77,11 +71,7 @@ pub(super) fn left_out(selection: Selection, metadata: &Value) -> String {
         .filter(|(_, binary)| needs_server(binary))
         .map(|(package, binary)| format!("{package}::{binary}"))
         .collect();
-    let list = if binaries.is_empty() {
-        "none".into()
-    } else {
-        binaries.join(", ")
-    };
+    let list = if binaries.is_empty() { "none".into() } else { binaries.join(", ") };
     let mut sentence = format!(
         "NOT RUN, because they need a server: test binaries {list}; tests in modules named \
          after {}. `cargo xtask test` runs them.",
@@ -115,9 +105,7 @@ fn needs_server(binary: &str) -> bool {
 }
 
 fn packages(metadata: &Value) -> impl Iterator<Item = &str> {
-    items(&metadata["packages"])
-        .iter()
-        .map(|package| text(&package["name"]))
+    items(&metadata["packages"]).iter().map(|package| text(&package["name"]))
 }
 
 /// Package and name of every integration test binary.
@@ -147,10 +135,7 @@ mod tests {
 
     #[test]
     fn whole_suite_has_no_filter() {
-        assert_eq!(
-            nextest(Selection::All, &[]),
-            ["nextest", "run", "--workspace"]
-        );
+        assert_eq!(nextest(Selection::All, &[]), ["nextest", "run", "--workspace"]);
         let expected = ["test", "--workspace", "--lib", "--bins", "--tests", "--"];
         assert_eq!(libtest(Selection::All, &[], &metadata()), expected);
     }
@@ -158,23 +143,14 @@ mod tests {
     #[test]
     fn words_are_passed_on() {
         assert_eq!(nextest(Selection::All, &["claim".into()])[3], "claim");
-        assert_eq!(
-            libtest(Selection::All, &["claim".into()], &metadata())[6],
-            "claim"
-        );
+        assert_eq!(libtest(Selection::All, &["claim".into()], &metadata())[6], "claim");
     }
 
     #[test]
     fn server_binaries_are_left_out_by_name() {
         let arguments = libtest(Selection::WithoutServers, &[], &metadata()).join(" ");
-        assert!(
-            arguments.contains("--test sqlite --test help --"),
-            "{arguments}"
-        );
-        assert!(
-            arguments.ends_with("--skip postgres --skip mysql"),
-            "{arguments}"
-        );
+        assert!(arguments.contains("--test sqlite --test help --"), "{arguments}");
+        assert!(arguments.ends_with("--skip postgres --skip mysql"), "{arguments}");
     }
 
     #[test]

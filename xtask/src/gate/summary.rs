@@ -11,11 +11,7 @@ pub(super) struct Summary(Vec<Vec<String>>);
 impl Summary {
     pub(super) fn record(&mut self, step: &str, passed: bool, elapsed: Duration) {
         let result = if passed { "ok" } else { "FAILED" };
-        self.0.push(vec![
-            step.into(),
-            result.into(),
-            format!("{:.1}", elapsed.as_secs_f64()),
-        ]);
+        self.0.push(vec![step.into(), result.into(), format!("{:.1}", elapsed.as_secs_f64())]);
     }
 
     /// Notes a step that was not reached.

@@ -71,11 +71,7 @@ fn knows_parent_death(setpriv: &Path) -> bool {
 }
 
 fn number(option: &str, name: &str) -> Option<u32> {
-    let output = Command::new("id")
-        .args([option, name])
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
+    let output = Command::new("id").args([option, name]).stderr(Stdio::null()).output().ok()?;
     String::from_utf8_lossy(&output.stdout).trim().parse().ok()
 }
 

@@ -29,10 +29,7 @@ pub(super) fn install(packages: &[&str]) -> Result<()> {
 fn apt(verb: &[&str], packages: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
-    command
-        .args(["--quiet", "--yes", "--no-install-recommends"])
-        .args(verb)
-        .args(packages);
+    command.args(["--quiet", "--yes", "--no-install-recommends"]).args(verb).args(packages);
     command
 }
 
@@ -48,10 +45,7 @@ impl NoServices {
             Ok(metadata) => Some((fs::read(policy)?, metadata.permissions())),
             Err(_) => None,
         };
-        let guard = Self {
-            policy: policy.to_path_buf(),
-            before,
-        };
+        let guard = Self { policy: policy.to_path_buf(), before };
         write(policy, REFUSE.as_bytes(), fs::Permissions::from_mode(0o755))?;
         Ok(guard)
     }
@@ -85,10 +79,7 @@ mod tests {
         let policy = folder.path().join("policy-rc.d");
         let guard = NoServices::enter(&policy).unwrap();
         assert_eq!(fs::read_to_string(&policy).unwrap(), REFUSE);
-        assert_eq!(
-            fs::metadata(&policy).unwrap().permissions().mode() & 0o777,
-            0o755
-        );
+        assert_eq!(fs::metadata(&policy).unwrap().permissions().mode() & 0o777, 0o755);
         drop(guard);
         assert!(!policy.exists());
     }
@@ -97,17 +88,9 @@ mod tests {
     fn policy_of_the_system_is_restored() {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
-        write(
-            &policy,
-            b"#!/bin/sh\nexit 0\n",
-            fs::Permissions::from_mode(0o700),
-        )
-        .unwrap();
+        write(&policy, b"#!/bin/sh\nexit 0\n", fs::Permissions::from_mode(0o700)).unwrap();
         drop(NoServices::enter(&policy).unwrap());
         assert_eq!(fs::read_to_string(&policy).unwrap(), "#!/bin/sh\nexit 0\n");
-        assert_eq!(
-            fs::metadata(&policy).unwrap().permissions().mode() & 0o777,
-            0o700
-        );
+        assert_eq!(fs::metadata(&policy).unwrap().permissions().mode() & 0o777, 0o700);
     }
 }

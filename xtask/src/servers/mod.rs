@@ -116,43 +116,25 @@ impl Servers {
                 println!("{}: started a private server", product.name());
                 return Ok(running);
             };
-            println!(
-                "{}: using the server that {} names",
-                product.name(),
-                product.variable()
-            );
-            Ok(Running {
-                kind,
-                url,
-                process: None,
-                _home: None,
-            })
+            println!("{}: using the server that {} names", product.name(), product.variable());
+            Ok(Running { kind, url, process: None, _home: None })
         };
         kinds.iter().map(one).collect::<Result<_>>().map(Self)
     }
 
     /// Starts servers of our own, whatever the environment says.
     pub(crate) fn start_own(kinds: &[Kind], durability: Durability) -> Result<Self> {
-        kinds
-            .iter()
-            .map(|&kind| start_one(kind, durability))
-            .collect::<Result<_>>()
-            .map(Self)
+        kinds.iter().map(|&kind| start_one(kind, durability)).collect::<Result<_>>().map(Self)
     }
 
     /// The URL of one server.
     pub(crate) fn url(&self, kind: Kind) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|running| running.kind == kind)
-            .map(|running| running.url.as_str())
+        self.0.iter().find(|running| running.kind == kind).map(|running| running.url.as_str())
     }
 
     /// The environment variables that the tests read.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.0
-            .iter()
-            .map(|running| (running.kind.product().variable(), running.url.as_str()))
+        self.0.iter().map(|running| (running.kind.product().variable(), running.url.as_str()))
     }
 
     /// The name of a server that ended without being asked to.
@@ -170,11 +152,7 @@ impl Servers {
 
 /// `cargo xtask servers`: keeps the servers until a signal arrives.
 pub(crate) fn serve(options: &Options) -> Result<()> {
-    let durability = if options.real_durability {
-        Durability::Real
-    } else {
-        Durability::Discarded
-    };
+    let durability = if options.real_durability { Durability::Real } else { Durability::Discarded };
     let mut servers = Servers::start_own(Kind::ALL, durability)?;
     for (variable, url) in servers.variables() {
         println!("export {variable}={url}");
@@ -206,21 +184,11 @@ fn start_one(kind: Kind, durability: Durability) -> Result<Running> {
     if let Some(account) = &account {
         account.own(home.path())?;
     }
-    let place = Place {
-        programs: &programs,
-        home: home.path(),
-        account: account.as_ref(),
-        durability,
-    };
-    let (process, url) = product
-        .start(&place)
-        .with_context(|| format!("cannot start {}", product.name()))?;
-    Ok(Running {
-        kind,
-        url,
-        process: Some(process),
-        _home: Some(home),
-    })
+    let place =
+        Place { programs: &programs, home: home.path(), account: account.as_ref(), durability };
+    let (process, url) =
+        product.start(&place).with_context(|| format!("cannot start {}", product.name()))?;
+    Ok(Running { kind, url, process: Some(process), _home: Some(home) })
 }
 
 fn find_or_install(product: &dyn Product) -> Result<PathBuf> {
@@ -228,10 +196,7 @@ fn find_or_install(product: &dyn Product) -> Result<PathBuf> {
         return Ok(programs);
     }
     if account::is_root() && process::on_path("apt-get").is_some() {
-        println!(
-            "{} is not installed: installing it with apt-get",
-            product.name()
-        );
+        println!("{} is not installed: installing it with apt-get", product.name());
         apt::install(product.packages())?;
         if let Some(programs) = product.find() {
             return Ok(programs);
@@ -297,11 +262,7 @@ mod tests {
             }
         }
         let message = missing(&Absent).to_string();
-        for part in [
-            "Absent",
-            "apt-get install absent-server",
-            "POSTROOM_TEST_ABSENT_URL",
-        ] {
+        for part in ["Absent", "apt-get install absent-server", "POSTROOM_TEST_ABSENT_URL"] {
             assert!(message.contains(part), "{message}");
         }
     }

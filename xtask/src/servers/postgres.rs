@@ -36,19 +36,11 @@ impl Product for Postgres {
     fn find(&self) -> Option<PathBuf> {
         let on_path = process::on_path("initdb").and_then(|path| path.canonicalize().ok());
         let on_path = on_path.and_then(|path| path.parent().map(Path::to_path_buf));
-        let packaged = [
-            "/usr/lib/postgresql",
-            "/usr/local/lib/postgresql",
-            "/opt/homebrew/opt",
-        ]
-        .into_iter()
-        .flat_map(|folder| versions(Path::new(folder)));
-        let others = ["/usr/local/pgsql/bin", "/usr/pgsql/bin"].map(PathBuf::from);
-        on_path
+        let packaged = ["/usr/lib/postgresql", "/usr/local/lib/postgresql", "/opt/homebrew/opt"]
             .into_iter()
-            .chain(packaged)
-            .chain(others)
-            .find(|folder| is_complete(folder))
+            .flat_map(|folder| versions(Path::new(folder)));
+        let others = ["/usr/local/pgsql/bin", "/usr/pgsql/bin"].map(PathBuf::from);
+        on_path.into_iter().chain(packaged).chain(others).find(|folder| is_complete(folder))
     }
 
     fn start(&self, place: &Place<'_>) -> Result<(Background, String)> {
@@ -59,10 +51,7 @@ impl Product for Postgres {
         let log = fs::File::create(&log_path).context("cannot create the log")?;
         let mut command = account::server(&place.programs.join("postgres"), place.account);
         without_pg_variables(command.current_dir(place.home));
-        command
-            .arg("-D")
-            .arg(&data)
-            .args(settings(port, place.durability));
+        command.arg("-D").arg(&data).args(settings(port, place.durability));
         command.stdout(log.try_clone()?).stderr(log);
         // SIGINT is PostgreSQL's fast shutdown: open sessions are cut off.
         let mut server = Background::start(&mut command, Signal::INT)?;
@@ -73,22 +62,14 @@ impl Product for Postgres {
             let log = fs::read_to_string(&log_path).unwrap_or_default();
             bail!("it did not start on port {port}; its log says:\n{log}");
         }
-        Ok((
-            server,
-            format!("postgres://postgres@127.0.0.1:{port}/postgres"),
-        ))
+        Ok((server, format!("postgres://postgres@127.0.0.1:{port}/postgres")))
     }
 }
 
 fn create_cluster(place: &Place<'_>, data: &Path) -> Result<()> {
     let mut command = account::command(&place.programs.join("initdb"), place.account);
     without_pg_variables(command.current_dir(place.home));
-    command.args([
-        "--username=postgres",
-        "--auth=trust",
-        "--encoding=UTF8",
-        "--locale=C",
-    ]);
+    command.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
     command.arg("--no-instructions");
     if place.durability == Durability::Discarded {
         command.arg("--no-sync");
@@ -117,19 +98,13 @@ fn settings(port: u16, durability: Durability) -> Vec<String> {
             ["fsync=on", "full_page_writes=on", "shared_buffers=256MB"].map(String::from)
         }
     });
-    settings
-        .into_iter()
-        .flat_map(|setting| ["-c".into(), setting])
-        .collect()
+    settings.into_iter().flat_map(|setting| ["-c".into(), setting]).collect()
 }
 
 /// The server writes its state to the eighth line of this file, as `pg_ctl` knows.
 fn accepts_connections(data: &Path) -> bool {
     let state = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
-    state
-        .lines()
-        .nth(7)
-        .is_some_and(|line| line.trim() == "ready")
+    state.lines().nth(7).is_some_and(|line| line.trim() == "ready")
 }
 
 /// The caller's PGDATA, PGPORT and the like are about another server.
@@ -140,9 +115,7 @@ fn without_pg_variables(command: &mut Command) {
 }
 
 fn is_complete(folder: &Path) -> bool {
-    ["initdb", "postgres"]
-        .iter()
-        .all(|program| folder.join(program).is_file())
+    ["initdb", "postgres"].iter().all(|program| folder.join(program).is_file())
 }
 
 /// The `bin` folders of the versions below a folder, newest first: Debian names the folders
@@ -152,11 +125,7 @@ fn versions(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = entries
         .filter_map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let version = name
-                .strip_prefix("postgresql@")
-                .unwrap_or(&name)
-                .parse()
-                .ok()?;
+            let version = name.strip_prefix("postgresql@").unwrap_or(&name).parse().ok()?;
             Some((version, entry.path().join("bin")))
         })
         .collect();
@@ -180,10 +149,7 @@ mod tests {
 
     #[test]
     fn missing_folder_has_no_versions() {
-        assert_eq!(
-            versions(Path::new("/no/such/folder")),
-            Vec::<PathBuf>::new()
-        );
+        assert_eq!(versions(Path::new("/no/such/folder")), Vec::<PathBuf>::new());
     }
 
     #[test]
@@ -200,9 +166,7 @@ mod tests {
     #[test]
     fn only_real_durability_waits_for_the_disk() {
         let has = |durability, setting: &str| {
-            settings(5432, durability)
-                .iter()
-                .any(|found| found == setting)
+            settings(5432, durability).iter().any(|found| found == setting)
         };
         assert!(has(Durability::Discarded, "fsync=off"));
         assert!(has(Durability::Real, "fsync=on"));

@@ -9,12 +9,8 @@ const CORE: &str = "postroom-core";
 const TESTKIT: &str = "postroom-testkit";
 
 /// Libraries beside each other: each knows the core and none knows another.
-const SIBLINGS: [&str; 4] = [
-    "postroom-stores",
-    "postroom-sinks",
-    "postroom-testkit",
-    "postroom-admin",
-];
+const SIBLINGS: [&str; 4] =
+    ["postroom-stores", "postroom-sinks", "postroom-testkit", "postroom-admin"];
 
 /// What people install; test code has no place in it.
 const SHIPPED: [&str; 3] = ["postroom", "postroom-cli", "postroom-admin"];
@@ -28,11 +24,7 @@ pub(super) fn direction(metadata: &Value) -> Vec<Problem> {
             let target = text(&dependency["name"]);
             if let Some(reason) = forbidden(name, target, dependency["kind"] == "dev") {
                 let message = format!("depends on {target} ({reason})");
-                problems.push(Problem::new(
-                    format!("crates/{name}/Cargo.toml"),
-                    1,
-                    message,
-                ));
+                problems.push(Problem::new(format!("crates/{name}/Cargo.toml"), 1, message));
             }
         }
     }

@@ -50,10 +50,7 @@ pub(super) fn root_entries(tree: &Tree) -> Vec<Problem> {
         })
         .collect();
     let message = "not a known entry of the root (move it, or extend xtask/src/tidy/layout.rs)";
-    strange
-        .into_iter()
-        .map(|name| Problem::new(name, 1, message))
-        .collect()
+    strange.into_iter().map(|name| Problem::new(name, 1, message)).collect()
 }
 
 /// Every decision record is in the index.
@@ -64,14 +61,9 @@ pub(super) fn adr_index(tree: &Tree) -> Vec<Problem> {
         let digits = number.len() == 4 && number.chars().all(|digit| digit.is_ascii_digit());
         digits && rest.ends_with(".md")
     };
-    let missing = tree
-        .below(ADRS)
-        .filter(numbered)
-        .filter(|name| !index.contains(*name));
+    let missing = tree.below(ADRS).filter(numbered).filter(|name| !index.contains(*name));
     let message = format!("not in the index (add a line to {ADR_INDEX})");
-    missing
-        .map(|name| Problem::new(format!("{ADRS}{name}"), 1, &*message))
-        .collect()
+    missing.map(|name| Problem::new(format!("{ADRS}{name}"), 1, &*message)).collect()
 }
 
 /// The quickstart in the README is the example that the compiler sees.
@@ -82,9 +74,7 @@ pub(super) fn quickstart(tree: &Tree) -> Vec<Problem> {
     let Some((before, after)) = readme.text.split_once("<!-- quickstart -->") else {
         return Vec::new();
     };
-    let fenced = after
-        .split_once("```rust\n")
-        .and_then(|(_, rest)| rest.split_once("```"));
+    let fenced = after.split_once("```rust\n").and_then(|(_, rest)| rest.split_once("```"));
     if fenced.is_some_and(|(code, _)| code.trim_end() == example.text.trim_end()) {
         return Vec::new();
     }

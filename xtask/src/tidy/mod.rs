@@ -27,11 +27,7 @@ struct Problem {
 
 impl Problem {
     fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.into(),
-            line,
-            message: message.into(),
-        }
+        Self { path: path.into(), line, message: message.into() }
     }
 }
 
@@ -57,13 +53,7 @@ impl Tree {
     fn load(root: &Path) -> Result<Self> {
         let mut command = Command::new("git");
         command.current_dir(root);
-        command.args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ]);
+        command.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let list = process::capture_ok(&mut command)?;
         let mut files = Vec::new();
         for path in list.split_terminator('\0') {
@@ -72,15 +62,8 @@ impl Tree {
             if !full.is_file() {
                 continue;
             }
-            let text = if is_read(path) {
-                fs::read_to_string(&full)?
-            } else {
-                String::new()
-            };
-            files.push(SourceFile {
-                path: path.to_owned(),
-                text,
-            });
+            let text = if is_read(path) { fs::read_to_string(&full)? } else { String::new() };
+            files.push(SourceFile { path: path.to_owned(), text });
         }
         Ok(Self(files))
     }
@@ -91,16 +74,12 @@ impl Tree {
 
     /// The files with one of these endings.
     fn ending(&self, endings: &'static [&str]) -> impl Iterator<Item = &SourceFile> {
-        self.0
-            .iter()
-            .filter(|file| endings.iter().any(|ending| file.path.ends_with(ending)))
+        self.0.iter().filter(|file| endings.iter().any(|ending| file.path.ends_with(ending)))
     }
 
     /// The paths below a folder (named with a slash at its end), relative to it.
     fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0
-            .iter()
-            .filter_map(move |file| file.path.strip_prefix(folder))
+        self.0.iter().filter_map(move |file| file.path.strip_prefix(folder))
     }
 }
 
@@ -138,10 +117,7 @@ pub(crate) fn run() -> Result<()> {
 /// A tree of files that exist only in a test.
 #[cfg(test)]
 fn planted(files: &[(&str, &str)]) -> Tree {
-    let file = |&(path, text): &(&str, &str)| SourceFile {
-        path: path.into(),
-        text: text.into(),
-    };
+    let file = |&(path, text): &(&str, &str)| SourceFile { path: path.into(), text: text.into() };
     Tree(files.iter().map(file).collect())
 }
 
@@ -158,10 +134,7 @@ mod tests {
     #[test]
     fn tree_has_our_own_files_and_no_build_output() {
         let tree = Tree::load(&workspace::root()).unwrap();
-        assert!(
-            tree.get("xtask/src/tidy/mod.rs")
-                .is_some_and(|file| !file.text.is_empty())
-        );
+        assert!(tree.get("xtask/src/tidy/mod.rs").is_some_and(|file| !file.text.is_empty()));
         assert_eq!(tree.below("target/").count(), 0);
     }
 }

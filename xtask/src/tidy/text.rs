@@ -7,19 +7,10 @@ const MAX_LINES: usize = 500;
 
 /// Written in two parts, so that this file obeys its own rule.
 const BANNED: [(&str, &str); 4] = [
-    (
-        concat!("to", "do!"),
-        "write the code, or return an error that says it is unsupported",
-    ),
-    (
-        concat!("unimpl", "emented!"),
-        "write the code, or return an error",
-    ),
+    (concat!("to", "do!"), "write the code, or return an error that says it is unsupported"),
+    (concat!("unimpl", "emented!"), "write the code, or return an error"),
     (concat!("db", "g!"), "remove it, or use tracing"),
-    (
-        concat!("#[ign", "ore"),
-        "make the test run everywhere, or delete it",
-    ),
+    (concat!("#[ign", "ore"), "make the test run everywhere, or delete it"),
 ];
 
 const OPEN_ENDS: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
@@ -42,15 +33,12 @@ pub(super) fn long_lines(tree: &Tree) -> Vec<Problem> {
 /// Files are at most 500 lines long; tests do not count.
 pub(super) fn long_files(tree: &Tree) -> Vec<Problem> {
     let code = tree.ending(&[".rs"]).filter(|file| !is_test(&file.path));
-    let long = code
-        .map(|file| (file, code_lines(&file.text)))
-        .filter(|(_, n)| *n > MAX_LINES);
+    let long = code.map(|file| (file, code_lines(&file.text))).filter(|(_, n)| *n > MAX_LINES);
     let problem = |path: &String, lines: usize| {
         let message = format!("{lines} lines before the tests (split it by concern)");
         Problem::new(path, lines, message)
     };
-    long.map(|(file, lines)| problem(&file.path, lines))
-        .collect()
+    long.map(|(file, lines)| problem(&file.path, lines)).collect()
 }
 
 /// Leftovers that must not be committed.
@@ -84,31 +72,24 @@ pub(super) fn open_ends(tree: &Tree) -> Vec<Problem> {
 }
 
 fn is_test(path: &str) -> bool {
-    path.split('/')
-        .any(|part| part == "tests" || part == "tests.rs")
+    path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
 /// The number of lines before the test module.
 fn code_lines(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let starts_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ");
-    lines
-        .windows(2)
-        .position(starts_tests)
-        .unwrap_or(lines.len())
+    lines.windows(2).position(starts_tests).unwrap_or(lines.len())
 }
 
 /// Whether the word stands in the line and is not the end of a longer word.
 fn has_word(line: &str, word: &str) -> bool {
     let joins = |before: char| before.is_alphanumeric() || before == '_';
-    line.match_indices(word)
-        .any(|(at, _)| !line[..at].ends_with(joins))
+    line.match_indices(word).any(|(at, _)| !line[..at].ends_with(joins))
 }
 
 fn names_issue(line: &str) -> bool {
-    line.split('#')
-        .skip(1)
-        .any(|rest| rest.starts_with(|next: char| next.is_ascii_digit()))
+    line.split('#').skip(1).any(|rest| rest.starts_with(|next: char| next.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -121,10 +102,7 @@ mod tests {
         let (fits, long) = ("é".repeat(100), "x".repeat(101));
         let text = format!("{fits}\n{long}\n");
         let tree = planted(&[("a.rs", &text), ("b.sql", &text), ("c.md", &text)]);
-        let places: Vec<_> = long_lines(&tree)
-            .into_iter()
-            .map(|p| (p.path, p.line))
-            .collect();
+        let places: Vec<_> = long_lines(&tree).into_iter().map(|p| (p.path, p.line)).collect();
         assert_eq!(places, [("a.rs".into(), 2), ("b.sql".into(), 2)]);
     }
 
@@ -148,11 +126,7 @@ mod tests {
     fn leftovers_are_found() {
         for (word, _) in BANNED {
             let line = format!("    {word}(1);");
-            assert_eq!(
-                banned_words(&planted(&[("a.rs", &line)])).len(),
-                1,
-                "{word}"
-            );
+            assert_eq!(banned_words(&planted(&[("a.rs", &line)])).len(), 1, "{word}");
         }
         let longer_word = format!("my_{}(1);", BANNED[2].0);
         assert_eq!(banned_words(&planted(&[("a.rs", &longer_word)])), []);

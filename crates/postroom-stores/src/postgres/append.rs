@@ -102,8 +102,8 @@ impl PgStore {
         query.execute(conn).await.map(drop).map_err(|error| classify("publish", error))
     }
 
-    /// Before a second try, gives up a key that was won for a message that was not written: else the
-    /// message would find itself to be its own duplicate.
+    /// Before a second try, gives up a key that was won for a message that was not written: else
+    /// the message would find itself to be its own duplicate.
     async fn forget_key(
         &self,
         conn: &mut PgConnection,

@@ -23,9 +23,9 @@ const SHARED: [(&str, &str); 5] = [
 /// For both boxes.
 pub(super) fn rendered(names: &Names) -> Vec<SqlStr> {
     let scripts = SCRIPTS.map(|script| {
-        SHARED.iter().fold(script.to_owned(), |script, (place, text)| {
-            script.replace(place, text.trim_end())
-        })
+        SHARED
+            .iter()
+            .fold(script.to_owned(), |script, (place, text)| script.replace(place, text.trim_end()))
     });
     let boxes = Queue::ALL.map(|queue| names.for_queue(queue));
     boxes

@@ -95,8 +95,8 @@ impl Sessions {
     }
 }
 
-/// In a task, so that a caller who goes away can not cut it: a cut BEGIN leaves its transaction open
-/// in the pool (B08).
+/// In a task, so that a caller who goes away can not cut it: a cut BEGIN leaves its transaction
+/// open in the pool (B08).
 async fn begin_uncut(
     pool: &PgPool,
     sql: &'static str,

@@ -1,5 +1,5 @@
-//! `timestamptz` without chrono or time: enabling those in sqlx would change the types that a user's
-//! own `query!` calls infer.
+//! `timestamptz` without chrono or time: enabling those in sqlx would change the types that a
+//! user's own `query!` calls infer.
 
 use postroom_core::Timestamp;
 use sqlx::encode::IsNull;

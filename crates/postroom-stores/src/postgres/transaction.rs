@@ -87,8 +87,8 @@ pub(crate) async fn require_transaction(conn: &mut PgConnection) -> Result<()> {
 /// A future that is forgotten when it is cancelled.
 ///
 /// Dropping sqlx's half-done SAVEPOINT rolls back the whole transaction behind our back, and the
-/// caller's next statements would run outside any. Forgotten, the savepoint is simply there, unused,
-/// until the transaction ends.
+/// caller's next statements would run outside any. Forgotten, the savepoint is simply there,
+/// unused, until the transaction ends.
 struct Leaked<F>(Option<Pin<Box<F>>>);
 
 impl<F: Future> Future for Leaked<F> {

@@ -187,8 +187,11 @@ async fn wq_1_random_queues_are_claimed_in_the_order_of_the_rule() {
         let mut left = before.clone();
         for turn in 0..4 {
             let want = expected(&left, batch, suspects);
-            let got: Vec<_> =
-                claim(&pg, batch, suspects).await.iter().map(|item| item.lease.work.seq()).collect();
+            let got: Vec<_> = claim(&pg, batch, suspects)
+                .await
+                .iter()
+                .map(|item| item.lease.work.seq())
+                .collect();
             assert_eq!(got, want, "turn {turn} of {batch}/{suspects} on {before:?}");
             left.retain(|candidate| !got.contains(&candidate.seq));
         }
@@ -199,7 +202,8 @@ async fn wq_1_random_queues_are_claimed_in_the_order_of_the_rule() {
 #[tokio::test]
 async fn wq_1_a_row_without_its_message_dies_alone() {
     let pg = Pg::on_database_time().await;
-    let published = Outbox::new(pg.store()).publish_all([plain(), plain()]).await.expect("publishes");
+    let published =
+        Outbox::new(pg.store()).publish_all([plain(), plain()]).await.expect("publishes");
     let delete = sqlx::query("delete from outbox_message where id = $1");
     delete.bind(published[0].id.as_uuid()).execute(&pg.pool).await.expect("deletes");
     let claimed = claim(&pg, 10, 1).await;

@@ -141,7 +141,10 @@ async fn msg_2_limits_name_the_field() {
             "select outbox_enqueue('t', 'x', tenant_id => repeat('x', 65))",
             "tenant_id must be 1 to 64 characters, got 65 characters",
         ),
-        ("select outbox_enqueue('t', 'x', priority => 101)", "priority must be -100 to 100, got 101"),
+        (
+            "select outbox_enqueue('t', 'x', priority => 101)",
+            "priority must be -100 to 100, got 101",
+        ),
         (
             "select outbox_enqueue('t', 'x', headers => '[]')",
             "headers must be a JSON object of strings",
@@ -155,7 +158,8 @@ async fn msg_2_limits_name_the_field() {
             "value of header n must be free of CR, LF and NUL",
         ),
         (
-            "select outbox_enqueue('t', 'x', headers => jsonb_build_object('n', repeat('v', 16384)))",
+            "select outbox_enqueue('t', 'x', \
+             headers => jsonb_build_object('n', repeat('v', 16384)))",
             "headers must be at most 16384 bytes in all, got 16385 bytes",
         ),
         (
@@ -173,7 +177,8 @@ async fn msg_2_limits_name_the_field() {
     ] {
         assert_eq!(refused(&pg, sql).await, expected, "{sql}");
     }
-    let fits = "select outbox_enqueue(repeat('\u{e4}', 255), 'x', tenant_id => repeat('\u{e4}', 64),
+    let fits =
+        "select outbox_enqueue(repeat('\u{e4}', 255), 'x', tenant_id => repeat('\u{e4}', 64),
         headers => jsonb_build_object('n', repeat('v', 16383)), correlation_id => '')";
     sqlx::query(fits).execute(&pg.pool).await.expect("each limit itself is legal");
     assert_eq!(count(&pg, "select count(*) from outbox_message").await, 1);

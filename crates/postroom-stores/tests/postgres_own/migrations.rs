@@ -53,7 +53,10 @@ async fn sch_1_missing_old_and_new_schemas_say_what_to_do() {
     store.check_schema().await.expect("newer, and says that it still fits");
     assert_eq!(store.migrate().await.expect("nothing to do").to, 99);
     run(&pool, "update meta set min_client = 99").await;
-    for error in [store.check_schema().await.expect_err("too new"), store.migrate().await.expect_err("too new")] {
+    for error in [
+        store.check_schema().await.expect_err("too new"),
+        store.migrate().await.expect_err("too new"),
+    ] {
         assert_eq!(error.kind(), ErrorKind::Schema);
         assert!(error.to_string().contains("upgrade Postroom"), "{error}");
     }

@@ -50,8 +50,11 @@ async fn b05_committing_an_aborted_transaction_is_rolled_back() {
 #[tokio::test]
 async fn pub_11_a_constraint_that_fails_at_commit_is_rolled_back() {
     let pg = Pg::on_database_time().await;
-    run(&pg.pool, "alter table business add constraint once unique (row) deferrable initially deferred")
-        .await;
+    run(
+        &pg.pool,
+        "alter table business add constraint once unique (row) deferrable initially deferred",
+    )
+    .await;
     let outbox = Outbox::new(pg.store());
     let mut tx = outbox.begin().await.expect("begins");
     pg.write_business_row(tx.conn(), 1).await;
@@ -87,7 +90,11 @@ async fn pub_11_a_session_killed_at_commit_is_unknown() {
     let in_commit = "select count(*) from pg_stat_activity
         where pid = $1 and wait_event = 'PgSleep'";
     until(&pg, in_commit, pid, 1).await;
-    sqlx::query("select pg_terminate_backend($1)").bind(pid).execute(&pg.pool).await.expect("kills");
+    sqlx::query("select pg_terminate_backend($1)")
+        .bind(pid)
+        .execute(&pg.pool)
+        .await
+        .expect("kills");
     let error = committing.await.expect("no panic").expect_err("no answer");
     assert_eq!((error.kind(), error.is_transient()), (ErrorKind::CommitUnknown, false), "{error}");
     pg.finish().await;
@@ -110,7 +117,8 @@ async fn until(pg: &Pg, sql: &'static str, pid: i32, expected: i64) {
 async fn pub_6_a_rival_that_the_snapshot_can_not_see_is_transient() {
     let pg = Pg::on_database_time().await;
     let outbox = Outbox::new(pg.store());
-    for isolation in ["begin isolation level repeatable read", "begin isolation level serializable"] {
+    for isolation in ["begin isolation level repeatable read", "begin isolation level serializable"]
+    {
         let mut conn = pg.connection().await;
         let mut tx = conn.begin_with(isolation).await.expect("begins");
         tx.execute("select count(*) from business").await.expect("takes the snapshot");

@@ -183,7 +183,8 @@ pub async fn pub_6_the_key_decides_before_the_id<H: Harness>(env: Case<H>) {
 }
 
 pub async fn pub_11_with_a_key_a_retry_after_an_unknown_commit_is_safe<H: Harness>(env: Case<H>) {
-    // The commit happened but its answer was lost: the caller publishes the very same message again.
+    // The commit happened but its answer was lost: the caller publishes the very same message
+    // again.
     let message = keyed(1).build().expect("legal");
     env.publish(&message).await;
     let retried = env.publish(&message).await;

@@ -1,7 +1,8 @@
-//! The conformance suite: each case is a generic function; [`store_conformance!`] makes it a named test.
+//! The conformance suite: each case is a generic function; [`store_conformance!`] makes it a named
+//! test.
 //!
-//! A store is done when its column equals the others'. To add a case, write the function and one line
-//! in the list below; every store has it then.
+//! A store is done when its column equals the others'. To add a case, write the function and one
+//! line in the list below; every store has it then.
 
 use postroom_core::MessageId;
 use postroom_core::store::{AdminStore, Detail, Stats};
@@ -35,8 +36,11 @@ async fn stats<H: Harness>(env: &Env<H>) -> Stats {
 
 /// Writes the macro that writes the tests, from one list.
 macro_rules! suite {
-    ($d:tt $($area:ident: $($module:ident)::+, keep_done = $keep:literal { $($case:ident,)* })*) => {
-        /// Makes every conformance case a test named `conformance::<area>::<case>` for this harness.
+    ($d:tt $(
+        $area:ident: $($module:ident)::+, keep_done = $keep:literal { $($case:ident,)* }
+    )*) => {
+        /// Makes every conformance case a test named `conformance::<area>::<case>` for this
+        /// harness.
         #[macro_export]
         macro_rules! store_conformance {
             ($d harness:ty) => {
@@ -162,6 +166,7 @@ suite! { $
         wq_3_repeated_items_count_once,
         wq_3_an_empty_list_touches_nothing,
         wq_4_a_stale_token_can_not_settle_even_for_the_same_owner,
+        wq_4_a_stale_and_a_current_lease_of_one_item_in_one_call,
         wq_4_an_expired_lease_that_nobody_took_still_settles,
         wq_5_abandon_counts_and_waits_by_the_policy,
         wq_5_the_default_policy_backs_off_exponentially,

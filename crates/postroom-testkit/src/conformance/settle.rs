@@ -89,6 +89,19 @@ pub async fn wq_4_a_stale_token_can_not_settle_even_for_the_same_owner<H: Harnes
     assert_eq!(env.queue.ack(env.me, &[second.lease]).await.expect("ack").applied, 1);
 }
 
+/// Found by random histories: the fence is the pair, not the item.
+pub async fn wq_4_a_stale_and_a_current_lease_of_one_item_in_one_call<H: Harness>(env: Case<H>) {
+    let stale = env.leased(plain()).await.lease;
+    env.expire_leases();
+    let current = env.claim_one().await;
+    let retry = Settlement::Retry { delay: LEASE, counted: true, error: None };
+    let items = vec![(stale, retry), (current.lease, Settlement::Done)];
+    let settled = env.queue.settle(env.me, items).await.expect("settle");
+    assert_eq!((settled.applied, settled.lost), (1, vec![stale]));
+    let record = env.record(current.message.id()).await;
+    assert_eq!((record.state, record.attempts), (State::Done, 0));
+}
+
 pub async fn wq_4_an_expired_lease_that_nobody_took_still_settles<H: Harness>(env: Case<H>) {
     let item = env.leased(plain()).await;
     env.advance(LEASE * 10);

@@ -92,8 +92,8 @@ pub async fn pub_3_an_outer_rollback_takes_released_ones_along<H: Harness>(env: 
     assert_eq!(names(&env).await, ["outer"]);
 }
 
-/// A flush inside a savepoint writes what the outer handle had staged as well; rolling the savepoint
-/// back removes those rows, so they must be staged again.
+/// A flush inside a savepoint writes what the outer handle had staged as well; rolling the
+/// savepoint back removes those rows, so they must be staged again.
 pub async fn pub_3_a_flush_inside_a_rolled_back_savepoint_loses_nothing<H: Harness>(env: Case<H>) {
     let mut tx = env.outbox.begin().await.expect("begin");
     tx.publish(named("outer")).expect("stage");

@@ -1,0 +1,108 @@
+//! The control: the very same statements, bound and run by hand, rows fetched and not looked at.
+
+use std::time::{Duration, Instant};
+
+use sqlx::sqlite::SqlitePool;
+use sqlx::{PgPool, Row};
+use uuid::Uuid;
+
+use crate::Plan;
+
+const PG_CLAIM: &str = include_str!("../../crates/postroom-stores/sql/postgres/claim.sql");
+const PG_DONE: &str = include_str!("../../crates/postroom-stores/sql/postgres/settle_done.sql");
+const PG_SETTLE: &str = include_str!("../../crates/postroom-stores/sql/postgres/settle.sql");
+
+pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::Result<Duration> {
+    let owner = Uuid::new_v4();
+    let began = Instant::now();
+    let mut drained = 0;
+    loop {
+        let token = Uuid::new_v4();
+        let rows = sqlx::query(PG_CLAIM)
+            .bind(None::<String>)
+            .bind(owner)
+            .bind(token)
+            .bind(30_000_000_i64)
+            .bind(i32::try_from(plan.batch)?)
+            .bind(1)
+            .bind(10)
+            .fetch_all(pool)
+            .await?;
+        let seqs: Vec<i64> = rows.iter().filter_map(|row| row.try_get("seq").ok()).collect();
+        if seqs.is_empty() {
+            break;
+        }
+        let tokens = vec![token; seqs.len()];
+        let n = seqs.len();
+        let settled = if keep {
+            let settle = sqlx::query(PG_DONE).bind(None::<String>).bind(owner);
+            settle.bind(seqs).bind(tokens).fetch_all(pool).await?
+        } else {
+            sqlx::query(PG_SETTLE)
+                .bind(None::<String>)
+                .bind(owner)
+                .bind(seqs)
+                .bind(tokens)
+                .bind(vec![1_i16; n])
+                .bind(vec![None::<i64>; n])
+                .bind(vec![false; n])
+                .bind(vec![None::<i16>; n])
+                .bind(vec![None::<String>; n])
+                .bind(false)
+                .fetch_all(pool)
+                .await?
+        };
+        drained += settled.len();
+    }
+    let took = began.elapsed();
+    anyhow::ensure!(drained == plan.messages, "control drained {drained}");
+    Ok(took)
+}
+
+const LITE_CLAIM: &str = include_str!("../../crates/postroom-stores/sql/sqlite/claim.sql");
+const LITE_LEASE: &str = include_str!("../../crates/postroom-stores/sql/sqlite/claim_lease.sql");
+const LITE_MESSAGES: &str =
+    include_str!("../../crates/postroom-stores/sql/sqlite/claim_messages.sql");
+const LITE_SETTLE: &str = include_str!("../../crates/postroom-stores/sql/sqlite/settle.sql");
+const LITE_END: &str = include_str!("../../crates/postroom-stores/sql/sqlite/settle_end.sql");
+const LITE_LEAVE: &str = include_str!("../../crates/postroom-stores/sql/sqlite/settle_leave.sql");
+
+pub(crate) async fn sqlite(pool: &SqlitePool, plan: Plan) -> anyhow::Result<Duration> {
+    let owner = Uuid::new_v4();
+    let began = Instant::now();
+    let mut drained = 0;
+    loop {
+        let token = Uuid::new_v4();
+        let now = 4_000_000_000_000_000_i64;
+        let mut tx = pool.begin_with("begin immediate").await?;
+        let claim = sqlx::query(LITE_CLAIM).bind(now).bind(plan.batch).bind(1);
+        let rows = claim.fetch_all(&mut *tx).await?;
+        let seqs: Vec<i64> = rows.iter().filter_map(|row| row.try_get("seq").ok()).collect();
+        if seqs.is_empty() {
+            break;
+        }
+        let list = serde_json::to_string(&seqs)?;
+        let lease = sqlx::query(LITE_LEASE).bind(&list).bind(token).bind(owner).bind(now + 1);
+        lease.execute(&mut *tx).await?;
+        sqlx::query(LITE_MESSAGES).bind(&list).fetch_all(&mut *tx).await?;
+        tx.commit().await?;
+
+        let simple = token.simple().to_string();
+        let fence: Vec<_> =
+            seqs.iter().map(|seq| serde_json::json!({ "seq": seq, "token": simple })).collect();
+        let orders: Vec<_> = seqs
+            .iter()
+            .map(|seq| serde_json::json!({ "seq": seq, "state": 1, "counted": 0 }))
+            .collect();
+        let (fence, orders) = (serde_json::to_string(&fence)?, serde_json::to_string(&orders)?);
+        let mut tx = pool.begin_with("begin immediate").await?;
+        sqlx::query(LITE_SETTLE).bind(fence).bind(owner).fetch_all(&mut *tx).await?;
+        sqlx::query(LITE_END).bind(&orders).bind(now).bind(owner).execute(&mut *tx).await?;
+        let left = sqlx::query(LITE_LEAVE).bind(&orders).execute(&mut *tx).await?;
+        tx.commit().await?;
+        drained += usize::try_from(left.rows_affected())?;
+    }
+    let took = began.elapsed();
+    anyhow::ensure!(drained == plan.messages, "control drained {drained}");
+    Ok(took)
+}

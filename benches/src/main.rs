@@ -1,0 +1,72 @@
+//! `cargo xtask bench`: the store next to the same SQL through the bare driver, in one run.
+//!
+//! Each round fills a queue, drains it through Postroom and through the control, in turns, so that
+//! a noisy machine disturbs both. What is printed is the median of the rounds and the ratio of
+//! medians.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+mod control;
+mod fill;
+mod postgres;
+mod report;
+mod sqlite;
+
+use anyhow::Context;
+use clap::Parser;
+
+/// Measures claiming and settling against the same SQL through the bare driver.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Messages in the backlog of each round
+    #[arg(long, default_value_t = 100_000)]
+    messages: usize,
+    /// Rounds; the medians of them are compared
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Items per claim
+    #[arg(long, default_value_t = 500)]
+    batch: u32,
+    /// Bytes of payload
+    #[arg(long, default_value_t = 200)]
+    payload: usize,
+    /// 20,000 messages and 3 rounds
+    #[arg(long)]
+    quick: bool,
+    /// One JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What every round has in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) messages: usize,
+    pub(crate) rounds: usize,
+    pub(crate) batch: u32,
+    pub(crate) payload: usize,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let plan = Plan {
+        messages: if arguments.quick { 20_000 } else { arguments.messages },
+        rounds: if arguments.quick { 3 } else { arguments.rounds },
+        batch: arguments.batch,
+        payload: arguments.payload,
+    };
+    let url = std::env::var("POSTROOM_BENCH_PG_URL")
+        .context("POSTROOM_BENCH_PG_URL is not set; run `cargo xtask bench`")?;
+    let figures = vec![
+        postgres::drain(&url, plan, true).await.context("PostgreSQL, history kept")?,
+        postgres::drain(&url, plan, false).await.context("PostgreSQL, no history")?,
+        sqlite::drain(plan).await.context("SQLite")?,
+    ];
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&figures)?);
+    } else {
+        println!("{}", report::table(plan, &figures));
+    }
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! The command line, as clap reads it.
+
+mod values;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use postroom::{IdempotencyKey, MessageId};
+
+pub(crate) use values::{ColorWhen, QueueName, StatusName};
+use values::{aggregate, duration, pair, time};
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  done
+  1  an error without a code of its own
+  2  wrong usage, or a value that breaks a limit; nothing was written
+  3  no such message
+  4  the schema is missing, too old or too new; see `postroom migrate`
+  5  the database does not answer, refuses the login, or is too busy now
+
+A SQLite database gets its schema when it is first written to. A server never does: run
+`postroom migrate` there, or give `postroom migrate --print` to whoever runs your migrations.";
+
+/// Look at the messages of a transactional outbox, and put some there.
+#[derive(Debug, Parser)]
+#[command(name = "postroom", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Print one JSON document instead of a table
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// When to use colours; `auto` also obeys NO_COLOR
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    pub(crate) color: ColorWhen,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which tables of which database.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Database")]
+pub(crate) struct Target {
+    /// sqlite:FILE, sqlite::memory: or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "POSTROOM_URL",
+        hide_env_values = true,
+        default_value = "sqlite:postroom.db"
+    )]
+    pub(crate) url: String,
+
+    /// The schema, or on SQLite the first part of each table name
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "POSTROOM_SCHEMA",
+        hide_env_values = true,
+        default_value = "postroom"
+    )]
+    pub(crate) schema: String,
+
+    /// What each table name within the schema starts with
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "POSTROOM_PREFIX",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) prefix: String,
+
+    /// Which of the two boxes
+    #[arg(long, global = true, value_name = "BOX", default_value = "outbox")]
+    pub(crate) queue: QueueName,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create the schema or bring it up to date
+    Migrate(Migrate),
+    /// Write a message, in a transaction of its own
+    Enqueue(Box<Enqueue>),
+    /// List messages, newest first
+    List(List),
+    /// Show one message with all that happened to it
+    Show(Show),
+    /// Count messages by state
+    Stats,
+    /// Print a script that completes commands in your shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Print the SQL for people who run their own migrations; touches no database
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints the id of the message. A message with the same --key, or the same --id and content, is not
+written again: the id is then that of the first one.
+
+Examples:
+  postroom enqueue order.placed --payload '{\"order\":7}' --aggregate order/7
+  postroom enqueue report.due --payload-file report.json --due-in 10m --expires-in 1d
+  echo hello | postroom enqueue greeting --content-type text/plain")]
+pub(crate) struct Enqueue {
+    /// What the message is about, such as order.placed
+    pub(crate) topic: String,
+
+    /// The payload
+    #[arg(long, value_name = "TEXT", conflicts_with = "payload_file")]
+    pub(crate) payload: Option<String>,
+
+    /// A file with the payload; `-`, and no payload option at all, is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) payload_file: Option<PathBuf>,
+
+    /// The media type of the payload; without it the payload must be JSON
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+
+    /// A header; can be given many times
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) headers: Vec<(String, String)>,
+
+    /// Whose message it is
+    #[arg(long, value_name = "ID")]
+    pub(crate) tenant: Option<String>,
+
+    /// Messages with the same key are handled one at a time, in order
+    #[arg(long, value_name = "KEY")]
+    pub(crate) ordering_key: Option<String>,
+
+    /// The thing that it happened to, such as order/7
+    #[arg(long, value_name = "TYPE/ID", value_parser = aggregate)]
+    pub(crate) aggregate: Option<(String, String)>,
+
+    /// The idempotency key: a second message with it is not written
+    #[arg(long, value_name = "UUID")]
+    pub(crate) key: Option<IdempotencyKey>,
+
+    /// What it belongs to
+    #[arg(long, value_name = "ID")]
+    pub(crate) correlation_id: Option<String>,
+
+    /// What caused it
+    #[arg(long, value_name = "ID")]
+    pub(crate) causation_id: Option<String>,
+
+    /// Deliver not before this long from now, such as 10s or 1h30m
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "due_at")]
+    pub(crate) due_in: Option<std::time::Duration>,
+
+    /// Deliver not before this time, such as 2030-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) due_at: Option<std::time::SystemTime>,
+
+    /// Never deliver later than this long from now
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "expires_at")]
+    pub(crate) expires_in: Option<std::time::Duration>,
+
+    /// Never deliver after this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) expires_at: Option<std::time::SystemTime>,
+
+    /// Higher first among due messages; -100 to 100
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value = "0",
+        value_parser = clap::value_parser!(i16).range(-100..=100)
+    )]
+    pub(crate) priority: i16,
+
+    /// The id of the message; a fresh one by default
+    #[arg(long, value_name = "UUID")]
+    pub(crate) id: Option<MessageId>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only these
+    #[arg(long, value_name = "STATUS")]
+    pub(crate) status: Option<StatusName>,
+
+    /// Only this topic
+    #[arg(long)]
+    pub(crate) topic: Option<String>,
+
+    /// Only this tenant
+    #[arg(long, value_name = "ID")]
+    pub(crate) tenant: Option<String>,
+
+    /// How many at most, up to 500
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "50",
+        value_parser = clap::value_parser!(u32).range(1..=500)
+    )]
+    pub(crate) limit: u32,
+
+    /// Only older ones than this: the last id of the page before
+    #[arg(long, value_name = "ID")]
+    pub(crate) before: Option<MessageId>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The id of the message
+    pub(crate) id: MessageId,
+
+    /// Show the payload too
+    #[arg(long)]
+    pub(crate) payload: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sec_2_help_does_not_show_the_url_from_the_environment() {
+        for argument in Cli::command().get_arguments() {
+            let secret = argument.get_id() == "url";
+            assert!(!secret || argument.is_hide_env_values_set());
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `postroom migrate`.
+
+use postroom::store::Migrated;
+use serde_json::json;
+
+use super::Report;
+use crate::failure::Failure;
+use crate::render::json;
+use crate::store::{Access, Target};
+
+pub(super) async fn run(target: &Target, as_json: bool) -> Result<Report, Failure> {
+    let store = target.open(Access::Migrate).await?;
+    let Migrated { from, to } = store.admin().migrate().await?;
+    Ok(Report::data(match from {
+        _ if as_json => json::document(&json!({ "from": from, "to": to })),
+        _ if from == to => format!("The schema is up to date at version {to}.\n"),
+        0 => format!("Created the schema at version {to}.\n"),
+        _ => format!("Brought the schema from version {from} to {to}.\n"),
+    }))
+}
+
+pub(super) fn print(target: &Target, as_json: bool) -> Result<Report, Failure> {
+    let sql = target.migration_sql()?;
+    Ok(Report::data(match as_json {
+        true => json::document(&json!({ "sql": sql })),
+        false => format!("{}\n", sql.trim_end()),
+    }))
+}

@@ -1,0 +1,74 @@
+//! The commands: each takes its arguments and a store, and gives back what to print.
+
+mod enqueue;
+mod list;
+mod migrate;
+mod show;
+mod stats;
+
+use clap::CommandFactory as _;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+use crate::render::Screen;
+use crate::store::{Access, Target};
+
+/// What a command has to say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// For standard output.
+    pub(crate) data: String,
+    /// For standard error.
+    pub(crate) note: Option<String>,
+}
+
+impl Report {
+    pub(crate) fn data(data: impl Into<String>) -> Self {
+        Self { data: data.into(), note: None }
+    }
+
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+}
+
+/// Runs what the command line says.
+pub(crate) async fn run(cli: Cli, screen: &Screen) -> Result<Report, Failure> {
+    if let Command::Completions { shell } = cli.command {
+        return Ok(completions(shell));
+    }
+    let target = Target::new(&cli.target)?;
+    let done = perform(cli.command, &target, cli.json, screen).await;
+    done.map_err(|failure| failure.map(|text| target.url().scrub(text)))
+}
+
+async fn perform(
+    command: Command,
+    target: &Target,
+    json: bool,
+    screen: &Screen,
+) -> Result<Report, Failure> {
+    match command {
+        Command::Migrate(args) if args.print => migrate::print(target, json),
+        Command::Migrate(_) => migrate::run(target, json).await,
+        Command::Enqueue(args) => enqueue::run(*args, target, json).await,
+        Command::List(args) => {
+            let store = target.open(Access::Read).await?;
+            list::run(args, store.admin(), json, screen).await
+        }
+        Command::Show(args) => {
+            let store = target.open(Access::Read).await?;
+            show::run(&args, store.admin(), json, screen).await
+        }
+        Command::Stats => stats::run(target, json, screen).await,
+        // Needs no database and was run before.
+        Command::Completions { shell } => Ok(completions(shell)),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Report {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "postroom", &mut script);
+    Report::data(String::from_utf8_lossy(&script))
+}

@@ -1,0 +1,169 @@
+//! Which store the command line means, and when its schema is created.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postroom::store::{AdminStore, BoxFuture, TransactionalStore};
+use postroom::{
+    Message, Outbox, PgStore, Published, Queue, SqliteStore, StoreConfig, postgres, sqlite,
+};
+
+use sqlx::{Connection as _, PgConnection};
+
+use crate::args;
+use crate::failure::{Exit, Failure};
+use crate::url::{Kind, Url};
+
+/// How long to wait for a server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A database and the names of its tables.
+#[derive(Debug)]
+pub(crate) struct Target {
+    url: Url,
+    config: StoreConfig,
+}
+
+/// What a command is going to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Look; a file that does not exist is not created.
+    Read,
+    /// Write a message.
+    Write,
+    /// Migrate, so do not look at the schema yet.
+    Migrate,
+}
+
+impl Target {
+    pub(crate) fn new(args: &args::Target) -> Result<Self, Failure> {
+        let config = StoreConfig {
+            schema: args.schema.clone(),
+            prefix: args.prefix.clone(),
+            queue: args.queue.into(),
+            ..StoreConfig::default()
+        };
+        config.validate()?;
+        Ok(Self { url: Url::parse(&args.url)?, config })
+    }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    pub(crate) fn queue(&self) -> Queue {
+        self.config.queue
+    }
+
+    /// The SQL that `migrate` would run on an empty database.
+    pub(crate) fn migration_sql(&self) -> Result<String, Failure> {
+        Ok(match self.url.kind {
+            Kind::Sqlite => sqlite::migration_sql(&self.config)?,
+            Kind::Postgres => postgres::migration_sql(&self.config)?,
+        })
+    }
+
+    /// Opens the store with a schema that fits: an embedded database gets it here, a server never.
+    pub(crate) async fn open(&self, access: Access) -> Result<OpenStore, Failure> {
+        let store = match self.url.kind {
+            Kind::Sqlite => self.open_sqlite(access).await?,
+            Kind::Postgres => self.connect_postgres().await?,
+        };
+        match (access, self.url.kind) {
+            (Access::Migrate, _) => {}
+            (_, Kind::Sqlite) => _ = store.admin.migrate().await?,
+            (_, Kind::Postgres) => store.admin.check_schema().await?,
+        }
+        Ok(store)
+    }
+
+    async fn open_sqlite(&self, access: Access) -> Result<OpenStore, Failure> {
+        let Some(file) = self.url.file() else {
+            return Ok(OpenStore::new(SqliteStore::in_memory(self.config.clone()).await?));
+        };
+        if access == Access::Read && !Path::new(file).exists() {
+            let what = format!("there is no database file {file}");
+            let next = "`postroom migrate` or `postroom enqueue` creates it; --url names another";
+            return Err(Failure::new(Exit::Unavailable, what).next(next));
+        }
+        match SqliteStore::open(self.url.as_str(), self.config.clone()).await {
+            Ok(store) => Ok(OpenStore::new(store)),
+            Err(error) => {
+                Err(Failure::from(error).next(format!("check {file} and who may write there")))
+            }
+        }
+    }
+
+    async fn connect_postgres(&self) -> Result<OpenStore, Failure> {
+        let connecting = async {
+            self.probe().await?;
+            let store = PgStore::connect(self.url.as_str(), self.config.clone()).await?;
+            Ok(OpenStore::new(store))
+        };
+        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(connected) => connected,
+            Err(elapsed) => Err(self.away().why(&elapsed)),
+        }
+    }
+
+    /// One connection by hand: a pool tries a refused one until its patience ends, and then can not
+    /// say why.
+    async fn probe(&self) -> Result<(), Failure> {
+        match PgConnection::connect(self.url.as_str()).await {
+            Ok(probe) => _ = probe.close().await,
+            Err(sqlx::Error::Io(cause)) => return Err(self.away().why(&cause)),
+            Err(cause @ sqlx::Error::Database(_)) => {
+                let what = format!("no entry to {}", self.url.shown());
+                let next = "check the user, the password and the database name in --url";
+                return Err(Failure::new(Exit::Unavailable, what).why(&cause).next(next));
+            }
+            // The store words all other errors.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn away(&self) -> Failure {
+        let what = format!("no answer from {}", self.url.shown());
+        let next = "check that the database runs and that --url points at it";
+        Failure::new(Exit::Unavailable, what).next(next)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (queue, url) = (self.config.queue.as_str(), self.url.shown());
+        write!(f, "{queue} of {url}, schema {}", self.config.schema)
+    }
+}
+
+/// A store of whatever kind.
+pub(crate) struct OpenStore {
+    admin: Arc<dyn AdminStore>,
+    enqueue: Box<dyn Fn(Message) -> BoxFuture<'static, postroom::Result<Published>>>,
+}
+
+impl OpenStore {
+    fn new<S: AdminStore + TransactionalStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        let outbox = Outbox::<S>::new(Arc::clone(&store));
+        Self {
+            admin: store,
+            enqueue: Box::new(move |message| {
+                let outbox = outbox.clone();
+                Box::pin(async move { outbox.publish(message).await })
+            }),
+        }
+    }
+
+    pub(crate) fn admin(&self) -> &dyn AdminStore {
+        &*self.admin
+    }
+
+    /// Writes a message in a transaction of its own.
+    pub(crate) async fn enqueue(&self, message: Message) -> postroom::Result<Published> {
+        (self.enqueue)(message).await
+    }
+}

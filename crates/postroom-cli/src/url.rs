@@ -1,0 +1,140 @@
+//! Which database a URL means, and how to show it without its password.
+
+use crate::failure::{Exit, Failure};
+
+/// A database URL that was understood.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    raw: String,
+    pub(crate) kind: Kind,
+}
+
+/// The databases that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `sqlite:path` or `sqlite::memory:`.
+    Sqlite,
+    /// `postgres://…`.
+    Postgres,
+}
+
+impl Url {
+    pub(crate) fn parse(raw: &str) -> Result<Self, Failure> {
+        let kind = match raw.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => Kind::Sqlite,
+            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Kind::Postgres,
+            _ => {
+                let what = format!("unknown database URL {:?}", masked(raw));
+                let next = "use sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE";
+                return Err(Failure::new(Exit::Invalid, what).next(next));
+            }
+        };
+        Ok(Self { raw: raw.to_owned(), kind })
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.raw
+    }
+
+    /// The file of a SQLite database, unless it is in memory.
+    pub(crate) fn file(&self) -> Option<&str> {
+        let path = self.raw.strip_prefix("sqlite:")?;
+        let path = path.strip_prefix("//").unwrap_or(path);
+        let path = path.split('?').next().unwrap_or(path);
+        (path != ":memory:" && !path.is_empty()).then_some(path)
+    }
+
+    /// For people: without passwords.
+    pub(crate) fn shown(&self) -> String {
+        masked(&self.raw)
+    }
+
+    /// A text that may quote the URL or its password, without them.
+    pub(crate) fn scrub(&self, text: &str) -> String {
+        let shown = self.shown();
+        let text = text.replace(&self.raw, &shown);
+        match password(&self.raw) {
+            // A password that is a word of the URL, such as its user, is no secret, and to blot it
+            // out everywhere would leave nothing to read.
+            Some(secret) if !shown.contains(secret) => text.replace(secret, "***"),
+            _ => text,
+        }
+    }
+}
+
+impl std::fmt::Debug for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Url({})", self.shown())
+    }
+}
+
+/// The password between user and host.
+fn password(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    // A password may contain `/` by mistake, and `@` too: the last `@` ends it.
+    let (login, _) = rest.rsplit_once('@')?;
+    login.split_once(':').map(|(_, secret)| secret)
+}
+
+/// The URL with `***` for its password and without its parameters, which may hold another.
+fn masked(url: &str) -> String {
+    let shown = match password(url) {
+        Some(secret) => url.replacen(&format!(":{secret}@"), ":***@", 1),
+        None => url.to_owned(),
+    };
+    match shown.split_once('?') {
+        Some((base, _)) => format!("{base}?…"),
+        None => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_say_which_database() {
+        for (url, kind) in [
+            ("sqlite:postroom.db", Kind::Sqlite),
+            ("sqlite::memory:", Kind::Sqlite),
+            ("sqlite:///var/lib/app.db", Kind::Sqlite),
+            ("postgres://localhost/app", Kind::Postgres),
+            ("postgresql://localhost/app", Kind::Postgres),
+        ] {
+            assert_eq!(Url::parse(url).expect(url).kind, kind, "{url}");
+        }
+        for bad in ["", "sqlite:", "postroom.db", "mysql://localhost/app", "postgres:app"] {
+            let failure = Url::parse(bad).expect_err(bad);
+            assert_eq!(failure.exit(), Exit::Invalid, "{bad}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_in_sqlite_urls() {
+        let file = |url: &str| Url::parse(url).expect(url).file().map(str::to_owned);
+        assert_eq!(file("sqlite:a.db").as_deref(), Some("a.db"));
+        assert_eq!(file("sqlite:///var/a.db?mode=rw").as_deref(), Some("/var/a.db"));
+        assert_eq!(file("sqlite::memory:"), None);
+        assert_eq!(file("postgres://h/d"), None);
+    }
+
+    #[test]
+    fn sec_2_passwords_are_never_shown() {
+        for raw in [
+            "postgres://app:s3cret@db/app",
+            "postgres://app:s3cret@db/app?password=s3cret",
+            "postgres://db/app?user=app&password=s3cret",
+            "postgres://app:s3c@ret/s3cret@db/app",
+            "mysql://app:s3cret@db/app",
+        ] {
+            let shown = masked(raw);
+            assert!(!shown.contains("s3c"), "{shown}");
+        }
+        let url = Url::parse("postgres://app:s3cret@db/app").expect("legal");
+        assert_eq!(url.scrub("no login for app with s3cret"), "no login for app with ***");
+        let common = Url::parse("postgres://postgres:postgres@db/app").expect("legal");
+        let text = "no answer from postgres://postgres:***@db/app";
+        assert_eq!(common.scrub(text), text);
+        assert_eq!(format!("{url:?}"), "Url(postgres://app:***@db/app)");
+    }
+}

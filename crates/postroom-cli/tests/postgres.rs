@@ -1,0 +1,120 @@
+//! The command line on PostgreSQL. Needs a server: `cargo xtask test` starts one.
+
+mod cli;
+
+use std::sync::Arc;
+
+use cli::Cli;
+use postroom::{MessageId, PgStore, StoreConfig};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+
+/// A schema of its own, dropped at the end.
+struct Schema {
+    name: String,
+    cli: Cli,
+}
+
+fn url() -> String {
+    std::env::var("POSTROOM_TEST_PG_URL").expect(
+        "POSTROOM_TEST_PG_URL must be the URL of a PostgreSQL server; `cargo xtask test` sets it",
+    )
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+impl Schema {
+    fn empty() -> Self {
+        let name = format!("cli_{}", MessageId::new().as_uuid().simple());
+        let cli = Cli::new(&["--url", &url(), "--schema", &name]);
+        Self { name, cli }
+    }
+
+    fn migrated() -> Self {
+        let schema = Self::empty();
+        schema.cli.ok(&["migrate"]);
+        schema
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        run(async {
+            let mut conn = PgConnection::connect(&url()).await.expect("connects");
+            let sql = format!("drop schema if exists {} cascade", self.name);
+            conn.execute(AssertSqlSafe(sql)).await.expect("drops");
+        });
+    }
+}
+
+#[test]
+fn cli_1_enqueue_takes_every_field_of_a_message() {
+    cli::enqueue_takes_every_field(&Schema::migrated().cli);
+}
+
+#[test]
+fn cli_1_lists_and_stats_agree() {
+    cli::lists_and_stats_agree(&Schema::migrated().cli);
+}
+
+#[test]
+fn adm_1_show_tells_what_happened() {
+    let schema = Schema::migrated();
+    let config = StoreConfig { schema: schema.name.clone(), ..StoreConfig::default() };
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2);
+    // Lazily, because the flow has a runtime of its own.
+    let pool = run(async { pool.connect_lazy(&url()) }).expect("a URL");
+    let store = PgStore::new(pool, config).expect("legal");
+    cli::show_tells_what_happened(&schema.cli, Arc::new(store));
+}
+
+#[test]
+fn sch_1_a_server_never_gets_a_schema_by_itself() {
+    let schema = Schema::empty();
+    for arguments in [&["list"][..], &["stats"], &["enqueue", "t", "--payload={}"]] {
+        let ran = schema.cli.run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (4, ""), "{ran:?}");
+        assert!(ran.stderr.contains("next: run `postroom migrate`"), "{ran:?}");
+    }
+    assert_eq!(schema.cli.json(&["migrate"])["from"], 0);
+    assert!(schema.cli.ok(&["migrate"]).starts_with("The schema is up to date"));
+    assert_eq!(schema.cli.count(), 0);
+}
+
+#[test]
+fn sch_2_the_printed_sql_is_a_working_migration() {
+    let schema = Schema::empty();
+    let sql = schema.cli.ok(&["migrate", "--print"]);
+    run(async {
+        let mut conn = PgConnection::connect(&url()).await.expect("connects");
+        conn.execute(AssertSqlSafe(sql)).await.expect("runs");
+    });
+    assert!(schema.cli.ok(&["migrate"]).starts_with("The schema is up to date"));
+    schema.cli.enqueue(&["t", "--payload={}"]);
+    assert_eq!(schema.cli.count(), 1);
+}
+
+#[test]
+fn cli_1_a_server_that_does_not_answer_is_exit_code_5_without_its_password() {
+    let cli = Cli::new(&["--url", "postgres://app:s3cret@127.0.0.1:1/app"]);
+    let ran = cli.run(&["stats"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{ran:?}");
+    assert!(ran.stderr.contains("why: ") && ran.stderr.contains("refused"), "{ran:?}");
+    assert!(ran.stderr.contains("next: "), "{ran:?}");
+    assert!(!ran.stderr.contains("s3cret"), "{ran:?}");
+}
+
+#[test]
+fn sec_2_a_refused_login_does_not_show_the_password() {
+    let (scheme, rest) =
+        url().split_once("://").map(|(s, r)| (s.to_owned(), r.to_owned())).unwrap();
+    let host = rest.rsplit_once('@').map_or(rest.clone(), |(_, host)| host.to_owned());
+    let cli = Cli::new(&["--url", &format!("{scheme}://nobody_here:s3cret@{host}")]);
+    let ran = cli.run(&["stats"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("nobody_here"), "{ran:?}");
+    assert!(ran.stderr.contains("next: check the user, the password"), "{ran:?}");
+    assert!(!ran.stderr.contains("s3cret"), "{ran:?}");
+}

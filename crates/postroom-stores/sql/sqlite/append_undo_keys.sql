@@ -1,0 +1,2 @@
+delete from postroom_outbox_key
+where hash = ?1

@@ -1,0 +1,4 @@
+delete from postroom_outbox_attempt
+where id in (
+  select id from postroom_outbox_message where seq in (select value from json_each(?1))
+)

@@ -1,0 +1,2 @@
+select version, min_client
+from postroom_meta

@@ -1,0 +1,155 @@
+//! For people: lists, details, counts. Also the decoding of rows.
+
+use postroom_core::lifecycle::{DeadReason, State};
+use postroom_core::store::{AdminStore, Attempt, BoxFuture, Detail, List, Migrated, Record, Stats};
+use postroom_core::{MessageId, OwnerToken, Result, Timestamp, WorkId};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+
+use super::SqliteStore;
+use super::classify::classify;
+use crate::row::{StoredMessage, state, status_code};
+
+impl AdminStore for SqliteStore {
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>> {
+        Box::pin(async move {
+            let rows = sqlx::query(self.sql().list.clone())
+                .bind(list.status.map(status_code))
+                .bind(&list.topic)
+                .bind(&list.tenant)
+                .bind(list.before.map(MessageId::as_uuid))
+                .bind(list.limit)
+                .fetch_all(&self.inner.reader)
+                .await
+                .map_err(classify)?;
+            rows.iter().map(|row| record(row).map_err(classify)).collect()
+        })
+    }
+
+    fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>> {
+        Box::pin(async move {
+            let found = sqlx::query(self.sql().get.clone())
+                .bind(id.as_uuid())
+                .fetch_optional(&self.inner.reader)
+                .await
+                .map_err(classify)?;
+            let Some(row) = found else { return Ok(None) };
+            let attempts = sqlx::query(self.sql().attempts.clone())
+                .bind(id.as_uuid())
+                .fetch_all(&self.inner.reader)
+                .await
+                .map_err(classify)?;
+            let history = attempts.iter().map(attempt).collect::<sqlx::Result<_>>();
+            let record = record(&row).map_err(classify)?;
+            Ok(Some(Detail { record, history: history.map_err(classify)? }))
+        })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
+        Box::pin(async move {
+            let now = self.now();
+            let row = sqlx::query(self.sql().stats.clone())
+                .bind(now.as_micros())
+                .fetch_one(&self.inner.reader)
+                .await
+                .map_err(classify)?;
+            stats(&row, now).map_err(classify)
+        })
+    }
+
+    fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {
+        Box::pin(self.do_migrate())
+    }
+
+    fn check_schema(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.do_check_schema())
+    }
+}
+
+fn record(row: &SqliteRow) -> sqlx::Result<Record> {
+    let settled: Option<i16> = row.try_get("state")?;
+    let leased: bool = row.try_get("leased")?;
+    let state = state(settled, leased);
+    let locked_until = optional_timestamp(row, "locked_until")?;
+    let waits_in_queue = locked_until.filter(|_| !leased);
+    let last_error: Option<String> = row.try_get("last_error")?;
+    let owner = |column| -> sqlx::Result<Option<OwnerToken>> {
+        let uuid: Option<Uuid> = row.try_get(column)?;
+        Ok(uuid.and_then(|uuid| OwnerToken::try_from(uuid).ok()))
+    };
+    Ok(Record {
+        message: stored_message(row).ok().and_then(|stored| stored.decode().ok()),
+        id: MessageId::from(row.try_get::<Uuid, _>("id")?),
+        work: WorkId::new(row.try_get("seq")?),
+        topic: row.try_get("topic")?,
+        tenant_id: row.try_get("tenant_id")?,
+        state,
+        reason: row.try_get::<Option<i16>, _>("reason")?.and_then(DeadReason::from_code),
+        created_at: timestamp(row, "created_at")?,
+        attempts: row.try_get::<Option<_>, _>("attempts")?.unwrap_or(0),
+        lost: row.try_get::<Option<_>, _>("lost")?.unwrap_or(0),
+        next_attempt_at: optional_timestamp(row, "wake_at")?.or(waits_in_queue),
+        locked_until: locked_until.filter(|_| leased),
+        owner: owner("owner")?,
+        last_error: last_error.filter(|_| state != State::Done),
+        processed_at: optional_timestamp(row, "settled_at")?,
+        processed_by: owner("settled_by")?,
+    })
+}
+
+fn attempt(row: &SqliteRow) -> sqlx::Result<Attempt> {
+    let by: Option<Uuid> = row.try_get("by_owner")?;
+    Ok(Attempt {
+        at: timestamp(row, "at")?,
+        by: by.and_then(|uuid| OwnerToken::try_from(uuid).ok()),
+        lease_lost: row.try_get::<i16, _>("kind")? == 2,
+        error: row.try_get("error")?,
+    })
+}
+
+fn stats(row: &SqliteRow, now: Timestamp) -> sqlx::Result<Stats> {
+    let count = |column| row.try_get::<i64, _>(column).map(|n| u64::try_from(n).unwrap_or(0));
+    Ok(Stats {
+        ready: count("ready")?,
+        waiting: count("waiting")?,
+        leased: count("leased")?,
+        failed: count("failed")?,
+        done: count("done")?,
+        dead: count("dead")?,
+        oldest_ready: optional_timestamp(row, "oldest_ready")?.map(|at| now.since(at)),
+    })
+}
+
+pub(super) fn timestamp(row: &SqliteRow, column: &str) -> sqlx::Result<Timestamp> {
+    row.try_get(column).map(Timestamp::from_micros)
+}
+
+fn optional_timestamp(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Timestamp>> {
+    Ok(row.try_get::<Option<i64>, _>(column)?.map(Timestamp::from_micros))
+}
+
+/// The columns of a message. A value of another type than it should be is an error.
+pub(super) fn stored_message(row: &SqliteRow) -> Result<StoredMessage> {
+    let read = || -> sqlx::Result<StoredMessage> {
+        Ok(StoredMessage {
+            id: row.try_get("id")?,
+            topic: row.try_get("topic")?,
+            payload: row.try_get("payload")?,
+            content_type: row.try_get("content_type")?,
+            headers: row.try_get("headers")?,
+            aggregate_type: row.try_get("aggregate_type")?,
+            aggregate_id: row.try_get("aggregate_id")?,
+            ordering_key: row.try_get("ordering_key")?,
+            tenant_id: row.try_get("tenant_id")?,
+            correlation_id: row.try_get("correlation_id")?,
+            causation_id: row.try_get("causation_id")?,
+            idempotency_key: row.try_get("idempotency_key")?,
+            occurred_at: timestamp(row, "occurred_at")?,
+            due_at: optional_timestamp(row, "due_at")?,
+            expires_at: optional_timestamp(row, "expires_at")?,
+            priority: row.try_get("priority")?,
+        })
+    };
+    read().map_err(classify)
+}

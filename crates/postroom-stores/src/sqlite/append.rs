@@ -1,0 +1,221 @@
+//! Writing messages inside the caller's transaction.
+
+use std::collections::HashMap;
+
+use postroom_core::store::{Appended, Birth, Entry, id_taken};
+use postroom_core::{Error, ErrorKind, Message, MessageId, Result, Timestamp, WorkId};
+use serde_json::json;
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
+use uuid::Uuid;
+
+use super::admin::stored_message;
+use super::classify::classify;
+use super::sql::Statements;
+
+/// What one call has written, for taking it back.
+#[derive(Default)]
+struct Written {
+    seqs: HashMap<Uuid, i64>,
+    keys: Vec<[u8; 32]>,
+}
+
+pub(super) async fn append(
+    sql: &Statements,
+    conn: &mut SqliteConnection,
+    entries: &[Entry],
+    now: Timestamp,
+) -> Result<Vec<Appended>> {
+    let mut written = Written::default();
+    match write(sql, conn, entries, now, &mut written).await {
+        Ok(answers) => Ok(answers),
+        Err(error) if error.kind() == ErrorKind::IdTaken => {
+            take_back(sql, conn, &written).await?;
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn write(
+    sql: &Statements,
+    conn: &mut SqliteConnection,
+    entries: &[Entry],
+    now: Timestamp,
+    written: &mut Written,
+) -> Result<Vec<Appended>> {
+    let mut answers: Vec<Option<Appended>> = vec![None; entries.len()];
+    for (entry, answer) in entries.iter().zip(&mut answers) {
+        if !win_key(sql, conn, &entry.message, now, written).await? {
+            *answer = Some(Appended::Existed(first_one(sql, conn, &entry.message).await?));
+        }
+    }
+    let winners = || entries.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+    let messages: Vec<_> = winners().map(|(entry, _)| &entry.message).collect();
+    insert(sql, conn, &messages, now, written).await?;
+    let mut places = Vec::with_capacity(messages.len());
+    for (entry, answer) in entries.iter().zip(&mut answers).filter(|(_, a)| a.is_none()) {
+        *answer = Some(match written.seqs.get(&entry.message.id().as_uuid()) {
+            None => Appended::Existed(first_one(sql, conn, &entry.message).await?),
+            Some(seq) => {
+                let (place, leased) = place(entry, *seq, now);
+                places.push(place);
+                Appended::New { work: WorkId::new(*seq), leased }
+            }
+        });
+    }
+    let places = json!(places).to_string();
+    for statement in [&sql.append_place, &sql.append_park] {
+        sqlx::query(statement.clone()).bind(&places).execute(&mut *conn).await.map_err(classify)?;
+    }
+    Ok(answers.into_iter().flatten().collect())
+}
+
+/// Whether the message is the first with its key; one without a key always is.
+async fn win_key(
+    sql: &Statements,
+    conn: &mut SqliteConnection,
+    message: &Message,
+    now: Timestamp,
+    written: &mut Written,
+) -> Result<bool> {
+    let Some(key) = key_of(message) else { return Ok(true) };
+    let inserted = sqlx::query(sql.append_key.clone())
+        .bind(key.as_slice())
+        .bind(message.id().as_uuid())
+        .bind(now.as_micros())
+        .execute(conn)
+        .await
+        .map_err(classify)?;
+    let won = inserted.rows_affected() == 1;
+    if won {
+        written.keys.push(key);
+    }
+    Ok(won)
+}
+
+fn key_of(message: &Message) -> Option<[u8; 32]> {
+    message.idempotency_key().map(|key| key.scoped(message.tenant_id()))
+}
+
+/// Inserts as many rows per statement as possible. What is not in `written` after that has a taken
+/// id.
+async fn insert(
+    sql: &Statements,
+    conn: &mut SqliteConnection,
+    messages: &[&Message],
+    now: Timestamp,
+    written: &mut Written,
+) -> Result<()> {
+    let mut rest = messages;
+    while !rest.is_empty() {
+        let fits = sql.append_rows.iter().find(|(rows, _)| *rows <= rest.len());
+        let Some((rows, statement)) = fits else { break };
+        let (chunk, later) = rest.split_at(*rows);
+        let mut query = sqlx::query(statement.clone());
+        for message in chunk {
+            query = bind(query, message, now);
+        }
+        for row in query.fetch_all(&mut *conn).await.map_err(classify)? {
+            let id = row.try_get("id").map_err(classify)?;
+            written.seqs.insert(id, row.try_get("seq").map_err(classify)?);
+        }
+        rest = later;
+    }
+    Ok(())
+}
+
+type Query<'a> = sqlx::query::Query<'a, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
+
+fn bind<'a>(query: Query<'a>, message: &Message, now: Timestamp) -> Query<'a> {
+    let own = |text: Option<&str>| text.map(str::to_owned);
+    let content_type = Some(message.content_type());
+    query
+        .bind(message.id().as_uuid())
+        .bind(message.topic().as_str().to_owned())
+        .bind(message.payload().to_vec())
+        .bind(own(content_type.filter(|text| *text != Message::DEFAULT_CONTENT_TYPE)))
+        .bind(message.headers().to_json())
+        .bind(own(message.aggregate_type().map(AsRef::as_ref)))
+        .bind(own(message.aggregate_id().map(AsRef::as_ref)))
+        .bind(own(message.ordering_key().map(AsRef::as_ref)))
+        .bind(own(message.tenant_id().map(AsRef::as_ref)))
+        .bind(own(message.correlation_id().map(AsRef::as_ref)))
+        .bind(own(message.causation_id().map(AsRef::as_ref)))
+        .bind(message.idempotency_key().map(|key| key.as_uuid()))
+        .bind(message.occurred_at().unwrap_or(now).as_micros())
+        .bind(message.due().map(|due| due.resolve(now).as_micros()))
+        .bind(message.expires().map(|at| at.resolve(now).as_micros()))
+        .bind(message.priority())
+        .bind(now.as_micros())
+}
+
+/// The answer for a message whose key or id is taken: which one was first.
+async fn first_one(
+    sql: &Statements,
+    conn: &mut SqliteConnection,
+    message: &Message,
+) -> Result<MessageId> {
+    let row = sqlx::query(sql.append_lookup.clone())
+        .bind(message.id().as_uuid())
+        .bind(key_of(message).map(|key| key.to_vec()))
+        .fetch_one(conn)
+        .await
+        .map_err(classify)?;
+    let first: Option<Uuid> = row.try_get("key_message_id").map_err(classify)?;
+    if let Some(first) = first.filter(|first| *first != message.id().as_uuid()) {
+        return Ok(MessageId::from(first));
+    }
+    let stored: Option<Uuid> = row.try_get("id").map_err(classify)?;
+    match (stored, first) {
+        (None, None) => {
+            Err(Error::new(ErrorKind::Contention, "the first message vanished; try again"))
+        }
+        // A key without its message: delivered and deleted, and still a duplicate.
+        (None, Some(_)) => Ok(message.id()),
+        (Some(_), _) => {
+            let stored = stored_message(&row).and_then(|stored| stored.decode());
+            let same = stored.is_ok_and(|stored| stored.content_hash() == message.content_hash());
+            if same { Ok(message.id()) } else { Err(id_taken(message.id())) }
+        }
+    }
+}
+
+async fn take_back(sql: &Statements, conn: &mut SqliteConnection, written: &Written) -> Result<()> {
+    let seqs: Vec<_> = written.seqs.values().collect();
+    let undo = sqlx::query(sql.append_undo.clone()).bind(json!(seqs).to_string());
+    undo.execute(&mut *conn).await.map_err(classify)?;
+    for key in &written.keys {
+        let undo = sqlx::query(sql.append_undo_keys.clone()).bind(key.to_vec());
+        undo.execute(&mut *conn).await.map_err(classify)?;
+    }
+    Ok(())
+}
+
+/// The row of the queue or of the parked ones, and whether it is born leased.
+fn place(entry: &Entry, seq: i64, now: Timestamp) -> (serde_json::Value, bool) {
+    let message = &entry.message;
+    let lane = message.lane();
+    let wake_at = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
+    let lease = match entry.birth {
+        Birth::Leased { owner, token, lease } if wake_at.is_none() && lane.is_none() => {
+            Some((owner, token, now.saturating_add(lease)))
+        }
+        _ => None,
+    };
+    let place = json!({
+        "seq": seq,
+        "id": message.id().as_uuid().simple().to_string(),
+        "slot": lane.map(|lane| lane.slot),
+        "key_hash": lane.map(|lane| lane.key_hash),
+        "tenant_hash": message.tenant_hash(),
+        "topic_hash": message.topic_hash(),
+        "priority": message.priority(),
+        "token": lease.map(|(_, token, _)| token.as_uuid().simple().to_string()),
+        "owner": lease.map(|(owner, _, _)| owner.as_uuid().simple().to_string()),
+        "locked_until": lease.map(|(_, _, until)| until.as_micros()),
+        "wake_at": wake_at.map(Timestamp::as_micros),
+        "expires_at": message.expires().map(|at| at.resolve(now).as_micros()),
+    });
+    (place, lease.is_some())
+}

@@ -1,0 +1,218 @@
+//! SQLite: the embedded default. One file, one writer at a time, no set-up.
+//!
+//! Writes go through a pool of one connection and begin with `BEGIN IMMEDIATE`, so that tasks of
+//! one process queue up instead of meeting `SQLITE_BUSY`; other processes are waited for. Reads
+//! have connections of their own (WAL). A store in memory is exactly one connection for everything.
+
+mod admin;
+mod append;
+mod claim;
+mod classify;
+mod lease;
+mod migrate;
+mod purge;
+mod settle;
+mod sql;
+mod tx;
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postroom_core::lifecycle::Settlement;
+use postroom_core::store::{
+    Appended, BoxFuture, Claim, Claimed, Entry, Purge, Purged, Reaped, Settled, Store,
+    TransactionalStore,
+};
+use postroom_core::{Error, ErrorKind, Lease, OwnerToken, Result, Timestamp};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
+};
+use sqlx::{Sqlite, Transaction};
+use tokio::sync::Notify;
+
+use crate::config::StoreConfig;
+use classify::{classify, classify_commit};
+pub use migrate::migration_sql;
+use sql::Statements;
+pub use tx::SqliteTx;
+
+/// One box in a SQLite database. Clones share it.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    writer: SqlitePool,
+    reader: SqlitePool,
+    /// How a writing transaction begins, unless plainly.
+    begin: Option<&'static str>,
+    sql: Statements,
+    config: StoreConfig,
+    woken: Notify,
+}
+
+impl SqliteStore {
+    /// Opens a file, creating it when it is missing: a path, or a URL such as `sqlite:orders.db`.
+    /// `sqlite::memory:` is a store in memory. The schema is not touched; see
+    /// [`migrate`](postroom_core::store::AdminStore::migrate).
+    ///
+    /// # Errors
+    /// `Invalid` for a bad URL or configuration, `Unavailable` when the file can not be opened.
+    pub async fn open(path: &str, config: StoreConfig) -> Result<Self> {
+        let url =
+            if path.starts_with("sqlite:") { path.to_owned() } else { format!("sqlite:{path}") };
+        if url.contains(":memory:") {
+            return Self::in_memory(config).await;
+        }
+        let options = SqliteConnectOptions::from_str(&url).map_err(|source| {
+            Error::new(ErrorKind::Invalid, format!("{path:?} is not a SQLite URL or path"))
+                .with_source(source)
+        })?;
+        let options = options.create_if_missing(true).synchronous(SqliteSynchronous::Normal);
+        Self::open_with(options.busy_timeout(BUSY_TIMEOUT), config).await
+    }
+
+    /// Opens a file with options of your own, such as `synchronous(SqliteSynchronous::Full)` for
+    /// commits that survive a power failure. WAL is always set.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_with(options: SqliteConnectOptions, config: StoreConfig) -> Result<Self> {
+        let options = options.journal_mode(SqliteJournalMode::Wal);
+        let fit_only = pool(1).after_release(|conn, _| Box::pin(tx::is_fit(conn)));
+        let writer = fit_only.connect_with(options.clone()).await.map_err(classify)?;
+        let reader = pool(4).connect_lazy_with(options.read_only(true).create_if_missing(false));
+        Self::assemble(writer, reader, Some("begin immediate"), config)
+    }
+
+    /// A store that lives as long as this value: for tests and trials.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad configuration.
+    pub async fn in_memory(config: StoreConfig) -> Result<Self> {
+        let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(classify)?;
+        let one = pool(1).min_connections(1).idle_timeout(None).max_lifetime(None);
+        let only = one.connect_with(options).await.map_err(classify)?;
+        // The only connection can not be replaced, so it must begin in whatever state it is: a
+        // plain begin is a savepoint to a driver that believes in an older transaction, and that
+        // opens one.
+        Self::assemble(only.clone(), only, None, config)
+    }
+
+    fn assemble(
+        writer: SqlitePool,
+        reader: SqlitePool,
+        begin: Option<&'static str>,
+        config: StoreConfig,
+    ) -> Result<Self> {
+        let sql = Statements::new(&config.names()?);
+        let woken = Notify::new();
+        Ok(Self { inner: Arc::new(Inner { writer, reader, begin, sql, config, woken }) })
+    }
+
+    /// The pool that writes: one connection. Use it for your own tables in the same file, or begin
+    /// through [`Outbox::begin`](postroom_core::Outbox::begin), which does.
+    #[must_use]
+    pub fn writer(&self) -> &SqlitePool {
+        &self.inner.writer
+    }
+
+    /// Closes all connections, waiting for the calls that use them.
+    pub async fn close(&self) {
+        self.inner.reader.close().await;
+        self.inner.writer.close().await;
+    }
+
+    fn sql(&self) -> &Statements {
+        &self.inner.sql
+    }
+
+    /// The host's time: SQLite has no clock of its own. Read it inside a transaction, after the
+    /// wait for the lock.
+    fn now(&self) -> Timestamp {
+        self.inner.config.clock.now()
+    }
+
+    async fn begin_write(&self) -> Result<Transaction<'static, Sqlite>> {
+        let tx = match self.inner.begin {
+            Some(begin) => self.inner.writer.begin_with(begin).await,
+            None => self.inner.writer.begin().await,
+        };
+        tx.map_err(classify)
+    }
+}
+
+// How long a statement waits for another process's transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+fn pool(connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))
+}
+
+async fn commit(tx: Transaction<'static, Sqlite>) -> Result<()> {
+    tx.commit().await.map_err(classify_commit)
+}
+
+impl Store for SqliteStore {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>> {
+        Box::pin(self.do_claim(claim))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        owner: OwnerToken,
+        items: &'a [(Lease, Settlement)],
+    ) -> BoxFuture<'a, Result<Settled>> {
+        Box::pin(self.do_settle(owner, items))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        owner: OwnerToken,
+        leases: &'a [Lease],
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<Settled>> {
+        Box::pin(self.do_renew(owner, leases, lease))
+    }
+
+    fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
+        Box::pin(self.do_reap(limit, max_attempts))
+    }
+
+    fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
+        Box::pin(self.do_purge(purge))
+    }
+
+    fn woken(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.inner.woken.notified())
+    }
+
+    fn wake(&self) {
+        self.inner.woken.notify_one();
+    }
+}
+
+impl TransactionalStore for SqliteStore {
+    type Conn = SqliteConnection;
+    type Tx = SqliteTx<'static>;
+
+    async fn begin(&self) -> Result<SqliteTx<'static>> {
+        SqliteTx::adopt(self.begin_write().await?).await
+    }
+
+    async fn require_transaction(&self, conn: &mut SqliteConnection) -> Result<()> {
+        tx::require_transaction(conn).await
+    }
+
+    async fn append(
+        &self,
+        conn: &mut SqliteConnection,
+        entries: &[Entry],
+    ) -> Result<Vec<Appended>> {
+        append::append(self.sql(), conn, entries, self.now()).await
+    }
+}

@@ -1,0 +1,154 @@
+//! Settling: check the fence, then carry out what remains, in one transaction.
+
+use std::collections::HashSet;
+
+use postroom_core::lifecycle::Settlement;
+use postroom_core::store::Settled;
+use postroom_core::{Lease, LeaseToken, OwnerToken, Result, Timestamp, WorkId};
+use serde_json::{Value, json};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Row, SqlStr};
+use uuid::Uuid;
+
+use super::classify::classify;
+use super::{SqliteStore, commit};
+use crate::row::{DEAD, DONE};
+
+impl SqliteStore {
+    pub(super) async fn do_settle(
+        &self,
+        owner: OwnerToken,
+        items: &[(Lease, Settlement)],
+    ) -> Result<Settled> {
+        let mut tx = self.begin_write().await?;
+        let now = self.now();
+        let held = self.held(&mut tx, owner, items).await?;
+        let (mine, lost): (Vec<_>, Vec<_>) =
+            items.iter().partition(|(lease, _)| held.contains(lease));
+        if !mine.is_empty() {
+            self.carry_out(&mut tx, owner, &mine, now).await?;
+            commit(tx).await?;
+        }
+        let lost = lost.into_iter().map(|(lease, _)| *lease).collect();
+        Ok(Settled { applied: mine.len(), lost, unknown: Vec::new() })
+    }
+
+    /// The leases that are this owner's and current.
+    async fn held(
+        &self,
+        conn: &mut SqliteConnection,
+        owner: OwnerToken,
+        items: &[(Lease, Settlement)],
+    ) -> Result<HashSet<Lease>> {
+        let leases: Vec<_> = items
+            .iter()
+            .map(|(lease, _)| {
+                let token = lease.token.as_uuid().simple().to_string();
+                json!({ "seq": lease.work.seq(), "token": token })
+            })
+            .collect();
+        let rows = sqlx::query(self.sql().settle.clone())
+            .bind(json!(leases).to_string())
+            .bind(owner.as_uuid())
+            .fetch_all(conn)
+            .await
+            .map_err(classify)?;
+        let lease = |row: &SqliteRow| -> sqlx::Result<Lease> {
+            let work = WorkId::new(row.try_get("seq")?);
+            Ok(Lease { work, token: LeaseToken::from(row.try_get::<Uuid, _>("token")?) })
+        };
+        rows.iter().map(|row| lease(row).map_err(classify)).collect()
+    }
+
+    async fn carry_out(
+        &self,
+        conn: &mut SqliteConnection,
+        owner: OwnerToken,
+        items: &[&(Lease, Settlement)],
+        now: Timestamp,
+    ) -> Result<()> {
+        let sql = self.sql();
+        let any = |which: fn(&Settlement) -> bool| items.iter().any(|(_, s)| which(s));
+        let orders = items.iter().map(|(lease, settlement)| order(*lease, settlement, now));
+        let orders = Orders { json: Value::from_iter(orders).to_string(), owner, now };
+        if any(is_counted) {
+            orders.run(conn, &sql.settle_attempts).await?;
+        }
+        let keep_done = self.inner.config.keep_done;
+        if !keep_done && any(|s| matches!(s, Settlement::Done)) {
+            let done = items.iter().filter(|(_, s)| matches!(s, Settlement::Done));
+            let seqs: Vec<_> = done.map(|(lease, _)| lease.work.seq()).collect();
+            self.forget(conn, &seqs, now).await?;
+            self.delete(conn, &sql.unqueue, &seqs).await?;
+        }
+        if any(|s| matches!(s, Settlement::Done | Settlement::Dead { .. })) {
+            orders.run(conn, &sql.settle_end).await?;
+        }
+        if any(|s| matches!(s, Settlement::Retry { .. })) {
+            orders.run(conn, &sql.settle_park).await?;
+        }
+        if any(|s| matches!(s, Settlement::Retry { .. } | Settlement::Release)) {
+            sqlx::query(sql.settle_keep.clone())
+                .bind(&orders.json)
+                .execute(&mut *conn)
+                .await
+                .map_err(classify)?;
+        }
+        if any(|s| !matches!(s, Settlement::Release)) {
+            sqlx::query(sql.settle_leave.clone())
+                .bind(&orders.json)
+                .execute(conn)
+                .await
+                .map_err(classify)?;
+        }
+        Ok(())
+    }
+}
+
+/// What each statement of a settle gets.
+struct Orders {
+    json: String,
+    owner: OwnerToken,
+    now: Timestamp,
+}
+
+impl Orders {
+    async fn run(&self, conn: &mut SqliteConnection, statement: &SqlStr) -> Result<()> {
+        sqlx::query(statement.clone())
+            .bind(&self.json)
+            .bind(self.now.as_micros())
+            .bind(self.owner.as_uuid())
+            .execute(conn)
+            .await
+            .map_err(classify)?;
+        Ok(())
+    }
+}
+
+fn is_counted(settlement: &Settlement) -> bool {
+    match settlement {
+        Settlement::Done | Settlement::Release => false,
+        Settlement::Retry { counted, .. } | Settlement::Dead { counted, .. } => *counted,
+    }
+}
+
+/// One settlement as SQL reads it: an end has a state, a wait has a time, a release has neither.
+fn order(lease: Lease, settlement: &Settlement, now: Timestamp) -> Value {
+    let seq = lease.work.seq();
+    let counted = u8::from(is_counted(settlement));
+    match settlement {
+        Settlement::Done => json!({ "seq": seq, "state": DONE, "counted": 0 }),
+        Settlement::Release => json!({ "seq": seq, "counted": 0 }),
+        Settlement::Retry { delay, error, .. } => {
+            let wake_at = now.saturating_add(*delay).as_micros();
+            json!({ "seq": seq, "wake_at": wake_at, "counted": counted, "error": error })
+        }
+        Settlement::Dead { reason, error, .. } => json!({
+            "seq": seq,
+            "state": DEAD,
+            "reason": reason.code(),
+            "counted": counted,
+            "error": error,
+        }),
+    }
+}

@@ -1,0 +1,96 @@
+//! The statements, one file each, rendered once for the configured names.
+
+use sqlx::SqlStr;
+
+use crate::names::{Names, repeat_values};
+
+macro_rules! statements {
+    ($($name:ident = $text:expr,)*) => {
+        /// Every statement of the SQLite store.
+        #[derive(Debug)]
+        pub(super) struct Statements {
+            $(pub(super) $name: SqlStr,)*
+            /// `append` for this many messages at once, largest first.
+            pub(super) append_rows: Vec<(usize, SqlStr)>,
+        }
+
+        impl Statements {
+            pub(super) fn new(names: &Names) -> Self {
+                let one = Self {
+                    $($name: names.render_flat($text),)*
+                    append_rows: Vec::new(),
+                };
+                let rows = [64, 8, 1].map(|rows| (rows, repeat_values(&one.append, rows)));
+                Self { append_rows: rows.into(), ..one }
+            }
+
+            /// All of them by name, for the test that prepares each.
+            #[cfg(test)]
+            pub(super) fn all(&self) -> Vec<(&'static str, SqlStr)> {
+                vec![$((stringify!($name), self.$name.clone()),)*]
+            }
+        }
+    };
+}
+
+statements! {
+    append = include_str!("../../sql/sqlite/append.sql"),
+    append_key = include_str!("../../sql/sqlite/append_key.sql"),
+    append_lookup = include_str!("../../sql/sqlite/append_lookup.sql"),
+    append_park = include_str!("../../sql/sqlite/append_park.sql"),
+    append_place = include_str!("../../sql/sqlite/append_place.sql"),
+    append_undo = include_str!("../../sql/sqlite/append_undo.sql"),
+    append_undo_keys = include_str!("../../sql/sqlite/append_undo_keys.sql"),
+    attempts = include_str!("../../sql/sqlite/attempts.sql"),
+    bury = include_str!("../../sql/sqlite/bury.sql"),
+    claim = include_str!("../../sql/sqlite/claim.sql"),
+    claim_lease = include_str!("../../sql/sqlite/claim_lease.sql"),
+    claim_messages = include_str!("../../sql/sqlite/claim_messages.sql"),
+    claim_takeover = include_str!("../../sql/sqlite/claim_takeover.sql"),
+    claim_unpark = include_str!("../../sql/sqlite/claim_unpark.sql"),
+    claim_unparked = include_str!("../../sql/sqlite/claim_unparked.sql"),
+    forget = include_str!("../../sql/sqlite/forget.sql"),
+    forget_attempts = include_str!("../../sql/sqlite/forget_attempts.sql"),
+    forget_keys = include_str!("../../sql/sqlite/forget_keys.sql"),
+    get = include_str!("../../sql/sqlite/get.sql"),
+    list = include_str!("../../sql/sqlite/list.sql"),
+    lost_lease = include_str!("../../sql/sqlite/lost_lease.sql"),
+    purge = include_str!("../../sql/sqlite/purge.sql"),
+    purge_keys = include_str!("../../sql/sqlite/purge_keys.sql"),
+    reap = include_str!("../../sql/sqlite/reap.sql"),
+    reap_expired = include_str!("../../sql/sqlite/reap_expired.sql"),
+    reap_release = include_str!("../../sql/sqlite/reap_release.sql"),
+    renew = include_str!("../../sql/sqlite/renew.sql"),
+    schema_version = include_str!("../../sql/sqlite/schema_version.sql"),
+    settle = include_str!("../../sql/sqlite/settle.sql"),
+    settle_attempts = include_str!("../../sql/sqlite/settle_attempts.sql"),
+    settle_end = include_str!("../../sql/sqlite/settle_end.sql"),
+    settle_keep = include_str!("../../sql/sqlite/settle_keep.sql"),
+    settle_leave = include_str!("../../sql/sqlite/settle_leave.sql"),
+    settle_park = include_str!("../../sql/sqlite/settle_park.sql"),
+    stats = include_str!("../../sql/sqlite/stats.sql"),
+    unqueue = include_str!("../../sql/sqlite/unqueue.sql"),
+}
+
+#[cfg(test)]
+mod tests {
+    use postroom_core::store::AdminStore;
+    use sqlx::Executor;
+
+    use crate::{Queue, SqliteStore, StoreConfig};
+
+    #[tokio::test]
+    async fn every_statement_prepares_against_the_migrated_schema() {
+        for queue in Queue::ALL {
+            let (schema, prefix) = ("mail".to_owned(), "eu_".to_owned());
+            let config = StoreConfig { schema, prefix, queue, ..StoreConfig::default() };
+            let store = SqliteStore::in_memory(config).await.expect("open");
+            store.migrate().await.expect("migrate");
+            let mut conn = store.writer().acquire().await.expect("a connection");
+            for (name, sql) in store.sql().all() {
+                assert!(!sql.as_str().contains("postroom_"), "{name} ignores the configured names");
+                conn.prepare(sql).await.unwrap_or_else(|error| panic!("{queue:?} {name}: {error}"));
+            }
+        }
+    }
+}
