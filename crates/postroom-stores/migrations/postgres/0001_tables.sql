@@ -26,9 +26,9 @@ create table postroom.outbox_message (
     payload bytea not null
 );
 
--- What can run now or is running. A page is filled to two fifths, so that the claim of all its rows,
--- which makes them half as long again, is a HOT update: no index may ever be put on a column that a
--- claim changes.
+-- What can run now or is running. A page is filled to two fifths, so that the claim of all its
+-- rows, which makes them half as long again, is a HOT update: no index may ever be put on a column
+-- that a claim changes.
 create table postroom.outbox_queue (
     seq bigint primary key,
     topic_hash bigint not null,

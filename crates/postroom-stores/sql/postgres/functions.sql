@@ -7,7 +7,8 @@ create or replace function postroom.outbox_run_claim(
 )
 returns table (
     dead bigint, passed bigint, locked_until timestamptz,
-    seq bigint, attempts integer, lost integer, created_at timestamptz, id uuid, topic text, payload bytea, content_type text, headers text,
+    seq bigint, attempts integer, lost integer, created_at timestamptz,
+    id uuid, topic text, payload bytea, content_type text, headers text,
     aggregate_type text, aggregate_id text, ordering_key text, tenant_id text,
     correlation_id text, causation_id text, idempotency_key uuid,
     occurred_at timestamptz, due_at timestamptz, expires_at timestamptz, priority smallint

@@ -2,9 +2,9 @@
 //!
 //! Rows leave the queue at its low end, and until a vacuum their index entries stay there: a claim
 //! that starts at the beginning walks over all of them. So claims start a little behind the highest
-//! place that this process has claimed: about a second behind, because commits become visible out of
-//! order (B38). Before it lie rows that others released, rows whose lease ran out and rows of slow
-//! transactions; a claim that looks at everything fetches those every few seconds.
+//! place that this process has claimed: about a second behind, because commits become visible out
+//! of order (B38). Before it lie rows that others released, rows whose lease ran out and rows of
+//! slow transactions; a claim that looks at everything fetches those every few seconds.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
