@@ -26,8 +26,9 @@ create table postroom.outbox_message (
     payload bytea not null
 );
 
--- What can run now or is running. Half of each page stays free, so that a claim is a HOT update:
--- no index may ever be put on a column that a claim changes.
+-- What can run now or is running. A page is filled to two fifths, so that the claim of all its
+-- rows, which makes them half as long again, is a HOT update: no index may ever be put on a column
+-- that a claim changes.
 create table postroom.outbox_queue (
     seq bigint primary key,
     topic_hash bigint not null,
@@ -43,7 +44,7 @@ create table postroom.outbox_queue (
     slot smallint,
     priority smallint not null
 ) with (
-    fillfactor = 50,
+    fillfactor = 40,
     -- Rows live for seconds: vacuum by count, without pauses, and never lock to give space back.
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 5000,

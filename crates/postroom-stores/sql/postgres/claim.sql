@@ -1,6 +1,7 @@
 -- Leases work to an owner.
 -- $1 now, $2 owner, $3 fresh token, $4 lease in microseconds, $5 batch, $6 suspects at most,
--- $7 attempts at which a suspect is dead.
+-- $7 attempts at which a suspect is dead, $8 place in the queue to start from: what lies before it
+-- is left to another claim. 0 looks at everything.
 --
 -- Order: priority, then what waited for its time, then place. Each scan is limited by what the
 -- scans before it found, so that nothing is locked that is not taken (B19). Only where waiting and
@@ -121,6 +122,7 @@ zero_queue as materialized (
     from postroom.outbox_queue
     where slot is null
         and priority = 0
+        and seq >= $8::bigint
         and token is null
         and lost = 0
     order by seq
@@ -136,6 +138,7 @@ zero_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
+        and seq >= $8::bigint
         and seq < (
             select
                 case
@@ -268,7 +271,7 @@ picked as materialized (
 -- lifecycle::after_lost_lease: the first lost lease adds no attempt, every further one does.
 verdict as materialized (
     select
-        seq, id, priority, parked, wake_at, taken_over, old_owner,
+        seq, id, priority, parked, wake_at, suspect, taken_over, old_owner,
         attempts + (taken_over and lost > 0)::integer as attempts,
         lost + taken_over::integer as lost,
         case
@@ -329,6 +332,11 @@ recorded as (
 -- there is answered all the same and found undecodable.
 select
     (select count(*) from verdict where dead_reason is not null) as dead,
+    (
+        select max(seq)
+        from verdict
+        where not parked and not suspect and priority = 0
+    ) as passed,
     (select now from clock) + $4::bigint * interval '1 microsecond' as locked_until,
     item.seq,
     item.attempts,

@@ -3,11 +3,12 @@
 -- plpgsql keeps its plans for the session, where a function in SQL would be planned by each call.
 
 create or replace function postroom.outbox_run_claim(
-    timestamptz, uuid, uuid, bigint, integer, integer, integer
+    timestamptz, uuid, uuid, bigint, integer, integer, integer, bigint
 )
 returns table (
-    dead bigint, locked_until timestamptz, seq bigint, attempts integer, lost integer,
-    created_at timestamptz, id uuid, topic text, payload bytea, content_type text, headers text,
+    dead bigint, passed bigint, locked_until timestamptz,
+    seq bigint, attempts integer, lost integer, created_at timestamptz,
+    id uuid, topic text, payload bytea, content_type text, headers text,
     aggregate_type text, aggregate_id text, ordering_key text, tenant_id text,
     correlation_id text, causation_id text, idempotency_key uuid,
     occurred_at timestamptz, due_at timestamptz, expires_at timestamptz, priority smallint
@@ -143,7 +144,7 @@ begin
         run.correlation_id, run.causation_id, run.idempotency_key,
         run.occurred_at, run.due_at, run.expires_at, run.priority
     from postroom.outbox_run_claim(
-        null, $1, fresh_token, postroom.micros($2), $3, least($3, $4), $5
+        null, $1, fresh_token, postroom.micros($2), $3, least($3, $4), $5, 0
     ) as run
     where run.seq is not null;
 end

@@ -18,7 +18,10 @@ const UNDECODABLE: Settlement =
 impl PgStore {
     pub(super) async fn claim_batch(&self, claim: &Claim) -> Result<Claimed> {
         let token = LeaseToken::random();
-        let rows = self.claimed_rows(claim, token).await?;
+        let start = self.floor.start();
+        let rows = self.claimed_rows(claim, token, start.seq()).await?;
+        let passed = rows.first().map_or(Ok(None), |row| row.try_get("passed"));
+        self.floor.finish(start, passed.map_err(|error| classify(WHAT, error))?);
         let mut claimed = Claimed::default();
         let mut undecodable = Vec::new();
         for row in &rows {
@@ -40,7 +43,12 @@ impl PgStore {
         Ok(claimed)
     }
 
-    async fn claimed_rows(&self, claim: &Claim, token: LeaseToken) -> Result<Vec<PgRow>> {
+    async fn claimed_rows(
+        &self,
+        claim: &Claim,
+        token: LeaseToken,
+        start: i64,
+    ) -> Result<Vec<PgRow>> {
         let query = self
             .query(&self.sql.claim)
             .bind(self.now())
@@ -49,7 +57,8 @@ impl PgStore {
             .bind(micros(claim.lease()))
             .bind(integer(claim.batch()))
             .bind(integer(claim.max_suspects()))
-            .bind(integer(claim.attempts_limit()));
+            .bind(integer(claim.attempts_limit()))
+            .bind(start);
         self.engine_rows(WHAT, query).await
     }
 }

@@ -4,6 +4,7 @@ mod admin;
 mod append;
 mod claim;
 mod classify;
+mod floor;
 mod functions;
 mod migrate;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use transaction::PgTx;
 use crate::StoreConfig;
 use crate::names::Names;
 use classify::classify;
+use floor::Floor;
 use session::Sessions;
 use statements::Statements;
 use time::PgTime;
@@ -48,6 +50,7 @@ pub struct PgStore {
     names: Arc<Names>,
     clock: Clock,
     keep_done: bool,
+    floor: Arc<Floor>,
     wakeup: Arc<Notify>,
 }
 
@@ -79,6 +82,8 @@ impl PgStore {
             sessions,
             sql: Arc::new(Statements::new(&names)),
             names: Arc::new(names),
+            // Moving a clock by hand makes leases run out that real time would not.
+            floor: Arc::new(Floor::new(matches!(config.clock, Clock::Database))),
             clock: config.clock,
             keep_done: config.keep_done,
             wakeup: Arc::default(),

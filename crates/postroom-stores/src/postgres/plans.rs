@@ -13,7 +13,7 @@ use crate::names::Queue;
 
 /// Statements with the arguments of a typical call.
 const CALLS: [(&str, &str); 8] = [
-    ("claim", "null, gen_random_uuid(), gen_random_uuid(), 30000000, 500, 1, 10"),
+    ("claim", "null, gen_random_uuid(), gen_random_uuid(), 30000000, 500, 1, 10, 7"),
     (
         "settle",
         "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}'), '{1,2,3}', \
@@ -113,10 +113,9 @@ async fn check(store: &PgStore, conn: &mut PgConnection, what: &str) {
     }
 }
 
-/// Scans that go by the order of an index alone: the fresh rows of a claim, up to a limit, and the
-/// dead letters in a purge.
+/// Scans that go by the order of an index alone: the dead letters in a purge.
 fn unbound_scans(name: &str) -> usize {
-    usize::from(matches!(name, "claim" | "purge"))
+    usize::from(name == "purge")
 }
 
 /// The bands of a claim stop at their limit, because their index already has their order.

@@ -41,7 +41,12 @@ impl PgStore {
             .bind(columns.reasons)
             .bind(columns.errors)
             .bind(self.keep_done);
-        applied(&leases, &self.engine_rows("settle", query).await?)
+        let settled = applied(&leases, &self.engine_rows("settle", query).await?)?;
+        let released = items.iter().filter(|(_, settlement)| *settlement == Settlement::Release);
+        if let Some(first) = released.map(|(lease, _)| lease.work.seq()).min() {
+            self.floor.lower(first);
+        }
+        Ok(settled)
     }
 
     async fn settle_done(&self, owner: OwnerToken, leases: &[Lease]) -> Result<Settled> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{Claim, Store, WorkItem};
-use postroom_core::{Message, MessageBuilder, Outbox, OwnerToken};
+use postroom_core::{Message, MessageBuilder, Outbox, OwnerToken, WorkQueue};
 use postroom_testkit::Harness;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
@@ -39,6 +39,45 @@ async fn b38_a_late_commit_with_a_lower_place_is_not_skipped() {
     let second = claim(&pg, 10, 1).await;
     assert_eq!(second.len(), 1);
     assert_eq!(second[0].message.id(), late_id);
+    pg.finish().await;
+}
+
+#[tokio::test]
+async fn b38_a_very_late_commit_is_found_by_a_claim_that_looks_at_everything() {
+    let pg = Pg::on_database_time().await;
+    let outbox = Outbox::new(pg.store());
+    let mut late = outbox.begin().await.expect("begins");
+    let late_id = late.publish(plain()).expect("legal");
+    late.flush().await.expect("takes its place");
+    outbox.publish(plain()).await.expect("publishes");
+    assert_eq!(claim(&pg, 10, 1).await.len(), 1);
+    // Long enough for claims to start behind the open transaction's place.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    assert!(claim(&pg, 10, 1).await.is_empty());
+    late.commit().await.expect("commits");
+    for _ in 0..120 {
+        if let [item] = claim(&pg, 10, 1).await.as_slice() {
+            assert_eq!(item.message.id(), late_id);
+            return pg.finish().await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not found within 6 s");
+}
+
+#[tokio::test]
+async fn wq_5_what_this_process_releases_it_claims_again_at_once() {
+    let pg = Pg::on_database_time().await;
+    Outbox::new(pg.store()).publish_all((0..20).map(|_| plain())).await.expect("publishes");
+    let queue = WorkQueue::new(pg.store());
+    let me = OwnerToken::random();
+    let claimed = queue.claim(me, Duration::from_secs(30), 20).await.expect("claims");
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    // One claim looks at everything; the ones after it do not.
+    assert!(claim(&pg, 10, 1).await.is_empty());
+    let settled = queue.release(me, &[claimed.items[3].lease]).await.expect("releases");
+    assert_eq!(settled.applied, 1);
+    assert_eq!(claim(&pg, 10, 1).await[0].lease.work, claimed.items[3].lease.work);
     pg.finish().await;
 }
 

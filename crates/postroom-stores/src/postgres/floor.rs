@@ -1,0 +1,160 @@
+//! Where a claim starts to look.
+//!
+//! Rows leave the queue at its low end, and until a vacuum their index entries stay there: a claim
+//! that starts at the beginning walks over all of them. So claims start a little behind the highest
+//! place that this process has claimed: about a second behind, because commits become visible out
+//! of order (B38). Before it lie rows that others released, rows whose lease ran out and rows of
+//! slow transactions; a claim that looks at everything fetches those every few seconds.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How far behind.
+const BEHIND: Duration = Duration::from_secs(1);
+/// Marks are kept this far apart.
+const APART: Duration = Duration::from_millis(100);
+/// A full look must not take more than this part of the time.
+const SHARE: u32 = 20;
+/// And it comes at least this often, at most that often.
+const RARELY: Duration = Duration::from_secs(5);
+const OFTEN: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Floor {
+    enabled: bool,
+    marks: Mutex<Marks>,
+}
+
+#[derive(Debug)]
+struct Marks {
+    /// When which place had been claimed, oldest first.
+    passed: VecDeque<(Instant, i64)>,
+    next_full: Instant,
+}
+
+/// Where one claim starts.
+#[derive(Debug)]
+pub(crate) struct Start {
+    at: Instant,
+    /// Nothing: at the beginning.
+    seq: Option<i64>,
+}
+
+impl Start {
+    pub(crate) fn seq(&self) -> i64 {
+        self.seq.unwrap_or(0)
+    }
+}
+
+impl Floor {
+    pub(crate) fn new(enabled: bool) -> Self {
+        let marks = Marks { passed: VecDeque::new(), next_full: Instant::now() };
+        Self { enabled, marks: Mutex::new(marks) }
+    }
+
+    /// Before a claim.
+    pub(crate) fn start(&self) -> Start {
+        let at = Instant::now();
+        if !self.enabled {
+            return Start { at, seq: None };
+        }
+        let mut marks = self.marks();
+        if at >= marks.next_full {
+            // Other claims that start meanwhile need not look at everything as well.
+            marks.next_full = at + OFTEN;
+            return Start { at, seq: None };
+        }
+        while marks.passed.get(1).is_some_and(|(passed_at, _)| *passed_at + BEHIND <= at) {
+            marks.passed.pop_front();
+        }
+        let first = marks.passed.front().filter(|(passed_at, _)| *passed_at + BEHIND <= at);
+        Start { at, seq: Some(first.map_or(0, |(_, seq)| *seq)) }
+    }
+
+    /// After it: `passed` is the highest place that it took in turn.
+    pub(crate) fn finish(&self, start: Start, passed: Option<i64>) {
+        if !self.enabled {
+            return;
+        }
+        let now = Instant::now();
+        let mut marks = self.marks();
+        if start.seq.is_none() {
+            marks.next_full = now + (SHARE * (now - start.at)).clamp(OFTEN, RARELY);
+        }
+        let Some(passed) = passed else { return };
+        match marks.passed.back_mut() {
+            Some((at, seq)) if *at + APART > now => *seq = passed.max(*seq),
+            _ => marks.passed.push_back((now, passed)),
+        }
+    }
+
+    /// After this process gave back the item at `seq`.
+    pub(crate) fn lower(&self, seq: i64) {
+        for (_, passed) in &mut self.marks().passed {
+            *passed = seq.min(*passed);
+        }
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A floor after its first full look.
+    fn floor() -> Floor {
+        let floor = Floor::new(true);
+        let first = floor.start();
+        assert_eq!(first.seq, None, "the first claim looks at everything");
+        floor.finish(first, Some(10));
+        floor
+    }
+
+    async fn pass(time: Duration) {
+        tokio::time::advance(time).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_trails_by_a_second_and_looks_at_everything_now_and_then() {
+        let floor = floor();
+        assert_eq!(floor.start().seq, Some(0), "nothing is a second old");
+        pass(Duration::from_millis(990)).await;
+        let start = floor.start();
+        assert_eq!(start.seq, Some(0));
+        floor.finish(start, Some(20));
+        pass(Duration::from_millis(10)).await;
+        let full = floor.start();
+        assert_eq!(full.seq, None, "a full look once a second when it is cheap");
+        assert_eq!(floor.start().seq, Some(10), "by one claim only");
+        pass(Duration::from_millis(990)).await;
+        assert_eq!(floor.start().seq, Some(20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_full_look_comes_rarely() {
+        let floor = floor();
+        pass(OFTEN).await;
+        let full = floor.start();
+        pass(Duration::from_secs(1)).await;
+        floor.finish(full, None);
+        pass(RARELY - Duration::from_millis(1)).await;
+        assert!(floor.start().seq.is_some());
+        pass(Duration::from_millis(1)).await;
+        assert_eq!(floor.start().seq, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_lowers_it() {
+        let floor = floor();
+        floor.lower(4);
+        pass(OFTEN).await;
+        let _ = floor.start();
+        assert_eq!(floor.start().seq, Some(4));
+    }
+}
