@@ -5,15 +5,19 @@
 
 mod builder;
 mod clock;
+mod dispatcher;
 mod error;
 mod event;
+mod handler;
 mod headers;
 mod idempotency;
 mod ids;
 pub mod lifecycle;
 mod message;
+mod observe;
 mod outbox;
 mod retry;
+mod sink;
 pub mod store;
 mod text;
 mod transaction;
@@ -21,14 +25,17 @@ mod work_queue;
 
 pub use builder::{MessageBuilder, PRIORITY_RANGE};
 pub use clock::{Clock, ManualClock, Timestamp, micros};
+pub use dispatcher::{Dispatcher, DispatcherConfig, Running};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, IntoMessage};
+pub use handler::{HandlerError, HandlerResult, Handlers, UnknownTopic};
 pub use headers::Headers;
 pub use idempotency::IdempotencyKey;
 pub use ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
 pub use message::{Lane, Message, TraceContext, When};
 pub use outbox::{Outbox, OutboxConfig, Published};
 pub use retry::{Backoff, Retry};
+pub use sink::{Delivery, Sink};
 pub use text::{
     AggregateId, AggregateType, CausationId, ContentType, CorrelationId, OrderingKey, TenantId,
     Topic,

@@ -35,7 +35,7 @@ impl AdminStore for SimStore {
     fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
         Box::pin(async move {
             let state = self.state.lock().await;
-            Ok(stats(&state, self.clock.now()))
+            Ok(stats(&state, self.now()))
         })
     }
 

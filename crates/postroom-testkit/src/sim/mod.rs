@@ -16,8 +16,11 @@ use postroom_core::store::{
     Appended, BoxFuture, Claim, Claimed, Entry, Purge, Purged, Reaped, Settled, Store,
     StoreTransaction, TransactionalStore,
 };
-use postroom_core::{Error, ErrorKind, Lease, ManualClock, MessageId, OwnerToken, Result};
+use postroom_core::{
+    Error, ErrorKind, Lease, ManualClock, MessageId, OwnerToken, Result, Timestamp,
+};
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+use tokio::time::Instant;
 
 use state::{State, Undo};
 
@@ -41,6 +44,8 @@ use state::{State, Undo};
 pub struct SimStore {
     state: Arc<Mutex<State>>,
     clock: ManualClock,
+    /// Since when tokio's time is added to the clock's, if it is.
+    ticking_since: Option<Instant>,
     keep_done: bool,
     woken: Arc<Notify>,
     faults: Arc<StdMutex<VecDeque<(Call, Fault)>>>,
@@ -79,6 +84,7 @@ impl SimStore {
         Self {
             state: Arc::default(),
             clock,
+            ticking_since: None,
             keep_done: true,
             woken: Arc::default(),
             faults: Arc::default(),
@@ -90,6 +96,18 @@ impl SimStore {
     pub fn keep_done(mut self, keep: bool) -> Self {
         self.keep_done = keep;
         self
+    }
+
+    /// The same store, whose time also passes with tokio's: for tests under paused time.
+    #[must_use]
+    pub fn ticking(mut self) -> Self {
+        self.ticking_since = Some(Instant::now());
+        self
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let passed = self.ticking_since.map(|since| since.elapsed()).unwrap_or_default();
+        self.clock.now().saturating_add(passed)
     }
 
     /// The clock, for moving it.
@@ -160,7 +178,7 @@ impl fmt::Debug for SimStore {
 
 impl Store for SimStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>> {
-        Box::pin(self.run(Call::Claim, |state| state.claim(claim, self.clock.now())))
+        Box::pin(self.run(Call::Claim, |state| state.claim(claim, self.now())))
     }
 
     fn settle<'a>(
@@ -168,9 +186,11 @@ impl Store for SimStore {
         owner: OwnerToken,
         items: &'a [(Lease, Settlement)],
     ) -> BoxFuture<'a, Result<Settled>> {
-        Box::pin(self.run(Call::Settle, move |state| {
-            state.settle(owner, items, self.keep_done, self.clock.now())
-        }))
+        Box::pin(
+            self.run(Call::Settle, move |state| {
+                state.settle(owner, items, self.keep_done, self.now())
+            }),
+        )
     }
 
     fn renew<'a>(
@@ -179,19 +199,15 @@ impl Store for SimStore {
         leases: &'a [Lease],
         lease: Duration,
     ) -> BoxFuture<'a, Result<Settled>> {
-        Box::pin(
-            self.run(Call::Renew, move |state| state.renew(owner, leases, lease, self.clock.now())),
-        )
+        Box::pin(self.run(Call::Renew, move |state| state.renew(owner, leases, lease, self.now())))
     }
 
     fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
-        Box::pin(
-            async move { Ok(self.state.lock().await.reap(limit, max_attempts, self.clock.now())) },
-        )
+        Box::pin(async move { Ok(self.state.lock().await.reap(limit, max_attempts, self.now())) })
     }
 
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
-        Box::pin(async move { Ok(self.state.lock().await.purge(purge, self.clock.now())) })
+        Box::pin(async move { Ok(self.state.lock().await.purge(purge, self.now())) })
     }
 
     fn woken(&self) -> BoxFuture<'_, ()> {
@@ -222,7 +238,7 @@ impl TransactionalStore for SimStore {
         if let Some(Fault::Unavailable | Fault::Contention) = fault {
             return Err(unavailable());
         }
-        let now = self.clock.now();
+        let now = self.now();
         let (state, undo) = conn.open_state()?;
         let appended = state.append(entries, now, undo)?;
         match fault {

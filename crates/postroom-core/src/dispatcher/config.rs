@@ -1,0 +1,103 @@
+//! Settings of a dispatcher.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::retry::Retry;
+use crate::store::{Claim, check_lease};
+
+/// Settings of a [`Dispatcher`](super::Dispatcher). Every one has a default that works.
+#[derive(Clone, Debug)]
+pub struct DispatcherConfig {
+    /// Deliveries at the same time. Default: twice the cores, at least 4.
+    pub workers: usize,
+    /// Items per claim at most. Default 200.
+    pub batch: u32,
+    /// How long an item is held before somebody else may take it; renewed while it is worked on.
+    /// Default 30 s.
+    pub lease: Duration,
+    /// Claimed items in this process, waiting or running, at most. Default 1,000.
+    pub cold_queue: usize,
+    /// The wait after an empty claim. It grows to five times that while nothing comes; wake-ups cut it
+    /// short. Default 1 s.
+    pub poll_interval: Duration,
+    /// How long one delivery may take; less than the lease. Default 25 s.
+    pub handler_timeout: Duration,
+    /// When to try again, and when to stop.
+    pub retry: Retry,
+}
+
+impl Default for DispatcherConfig {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        Self {
+            workers: (2 * cores).max(4),
+            batch: 200,
+            lease: Duration::from_secs(30),
+            cold_queue: 1_000,
+            poll_interval: Duration::from_secs(1),
+            handler_timeout: Duration::from_secs(25),
+            retry: Retry::default(),
+        }
+    }
+}
+
+impl DispatcherConfig {
+    /// Checks all settings.
+    ///
+    /// # Errors
+    /// `Invalid`, naming every setting that is out of bounds.
+    pub fn validate(&self) -> Result<()> {
+        let mut problems = Vec::new();
+        let mut require = |fine: bool, problem: &str| {
+            if !fine {
+                problems.push(problem.to_owned());
+            }
+        };
+        require((1..=10_000).contains(&self.workers), "workers must be 1 to 10000");
+        let batches = 1..=Claim::MAX_BATCH;
+        require(batches.contains(&self.batch), "batch must be 1 to 10000");
+        require((1..=1_000_000).contains(&self.cold_queue), "cold_queue must be 1 to 1000000");
+        require(check_lease(self.lease).is_ok(), "lease must be more than 0 and at most 24 h");
+        require(!self.poll_interval.is_zero(), "poll_interval must be more than 0");
+        let timeout = !self.handler_timeout.is_zero() && self.handler_timeout < self.lease;
+        require(timeout, "handler_timeout must be more than 0 and less than the lease");
+        require(self.retry.max_attempts > 0, "retry.max_attempts must be at least 1");
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Invalid, problems.join("; ")))
+    }
+
+    /// How long before its end a lease counts as over: time for the answer to reach the database.
+    pub(super) fn margin(&self) -> Duration {
+        self.lease / 10
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_specification() {
+        let config = DispatcherConfig::default();
+        config.validate().expect("legal");
+        assert_eq!((config.batch, config.cold_queue), (200, 1_000));
+        assert!(config.workers >= 4);
+    }
+
+    #[test]
+    fn every_problem_is_named_at_once() {
+        let config = DispatcherConfig {
+            workers: 0,
+            batch: 0,
+            handler_timeout: Duration::from_secs(30),
+            ..DispatcherConfig::default()
+        };
+        let error = config.validate().expect_err("three problems").to_string();
+        for part in ["workers", "batch", "handler_timeout"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The leases that this process holds, their local deadlines, and their renewal.
+//!
+//! A deadline is taken before the claim or renewal is sent, minus a margin, so that this process
+//! stops using a lease before the database lets somebody else have it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::Engine;
+use crate::ids::Lease;
+use crate::observe;
+
+/// What is held, queued or running.
+#[derive(Debug, Default)]
+pub(super) struct Leases(Mutex<HashMap<Lease, Held>>);
+
+#[derive(Debug)]
+struct Held {
+    deadline: Instant,
+    cancelled: CancellationToken,
+}
+
+impl Leases {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Lease, Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a lease; the token is cancelled when it is lost.
+    pub(super) fn add(&self, lease: Lease, deadline: Instant) -> CancellationToken {
+        let cancelled = CancellationToken::new();
+        self.lock().insert(lease, Held { deadline, cancelled: cancelled.clone() });
+        cancelled
+    }
+
+    pub(super) fn remove(&self, lease: Lease) {
+        self.lock().remove(&lease);
+    }
+
+    /// The local end of a lease; none when it is not held any more.
+    pub(super) fn deadline(&self, lease: Lease) -> Option<Instant> {
+        self.lock().get(&lease).map(|held| held.deadline)
+    }
+
+    fn all(&self) -> Vec<Lease> {
+        self.lock().keys().copied().collect()
+    }
+
+    fn extend(&self, renewed: &[Lease], deadline: Instant) {
+        let mut held = self.lock();
+        for lease in renewed {
+            if let Some(held) = held.get_mut(lease) {
+                held.deadline = deadline;
+            }
+        }
+    }
+
+    fn lose(&self, lost: &[Lease]) {
+        let mut held = self.lock();
+        for lease in lost {
+            if let Some(held) = held.remove(lease) {
+                held.cancelled.cancel();
+            }
+        }
+    }
+
+    fn overdue(&self, now: Instant) -> Vec<Lease> {
+        self.lock().iter().filter(|(_, held)| held.deadline <= now).map(|(l, _)| *l).collect()
+    }
+}
+
+impl Engine {
+    /// Renews everything that is held, at a third of the lease, until `end`.
+    pub(super) async fn renew_leases(&self, end: CancellationToken) {
+        let mut ticks = interval(self.config.lease / 3);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            tokio::select! {
+                biased;
+                () = end.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            self.renew_once().await;
+            // Without renewals a lease ends here before it ends there.
+            self.leases.lose(&self.leases.overdue(Instant::now()));
+        }
+    }
+
+    async fn renew_once(&self) {
+        let all = self.leases.all();
+        if all.is_empty() {
+            return;
+        }
+        let deadline = Instant::now() + self.config.lease - self.config.margin();
+        match self.queue.renew(self.owner, &all, self.config.lease).await {
+            Ok(renewed) => {
+                self.leases.lose(&renewed.lost);
+                self.leases.extend(&all, deadline);
+            }
+            Err(error) => observe::outage("renew", &error),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The poller: claims what there is room for, and waits well when there is nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep_until};
+
+use super::{Engine, Job};
+use crate::clock;
+use crate::ids::Lease;
+use crate::message::When;
+use crate::observe;
+use crate::store::{Claim, Claimed, WorkItem};
+
+impl Engine {
+    /// Claims until it is told to stop. Ends the channel then, which ends the workers.
+    pub(super) async fn poll(self: Arc<Self>, jobs: mpsc::Sender<Job>) {
+        let mut idle = Idle::new(self.config.poll_interval);
+        let mut outage = false;
+        while let Some(places) = self.places().await {
+            let asked = places.num_permits();
+            let before = Instant::now();
+            match self.claim(asked).await {
+                Ok(claimed) => {
+                    if std::mem::take(&mut outage) {
+                        observe::recovered("claim");
+                    }
+                    let got = claimed.items.len() + claimed.dead as usize;
+                    self.enqueue(claimed, places, before, &jobs).await;
+                    match got {
+                        0 => self.wait(idle.next()).await,
+                        _ => idle.reset(),
+                    }
+                }
+                Err(error) => {
+                    drop(places);
+                    if !std::mem::replace(&mut outage, true) {
+                        observe::outage("claim", &error);
+                    }
+                    self.pause(idle.next()).await;
+                }
+            }
+        }
+    }
+
+    /// Room for a batch, once there is room for one; none when it is time to stop.
+    async fn places(&self) -> Option<OwnedSemaphorePermit> {
+        let mut places = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return None,
+            place = Arc::clone(&self.room).acquire_owned() => place.ok()?,
+        };
+        let batch = self.config.batch as usize;
+        let more = self.room.available_permits().min(batch - 1).min(self.pace());
+        if let Ok(more) = Arc::clone(&self.room).try_acquire_many_owned(more as u32) {
+            places.merge(more);
+        }
+        Some(places)
+    }
+
+    /// How many more items can be started within half a lease at the recent rate, but one per worker.
+    fn pace(&self) -> usize {
+        let claimed = self.config.cold_queue - self.room.available_permits();
+        let per_second = self.pace.per_second();
+        let sustained = per_second.map_or(self.config.batch as usize, |per_second| {
+            (per_second * self.config.lease.as_secs_f64() / 2.0) as usize
+        });
+        sustained.max(self.config.workers).saturating_sub(claimed)
+    }
+
+    async fn claim(&self, places: usize) -> crate::Result<Claimed> {
+        let idle = self.config.workers.saturating_sub(self.running.load(Ordering::Relaxed));
+        let claim = Claim::new(self.owner, self.config.lease, places as u32)?
+            .suspects(idle as u32)
+            .max_attempts(self.config.retry.max_attempts);
+        self.queue.claim_with(&claim).await
+    }
+
+    async fn enqueue(
+        &self,
+        claimed: Claimed,
+        mut places: OwnedSemaphorePermit,
+        before: Instant,
+        jobs: &mpsc::Sender<Job>,
+    ) {
+        observe::fetched(claimed.items.len(), claimed.dead);
+        let deadline = before + self.config.lease - self.config.margin();
+        for item in claimed.items {
+            let Some(place) = places.split(1) else { break };
+            let cancelled = self.leases.add(item.lease, deadline);
+            let expires = self.local_expiry(&item, before);
+            let job = Job { item, place, cancelled, expires };
+            if let Err(refused) = jobs.send(job).await {
+                // Cannot happen while the poller lives: workers end when this channel does.
+                self.leases.remove(refused.0.item.lease);
+            }
+        }
+    }
+
+    /// When the message expires on this process's clock: the distance is the database's.
+    fn local_expiry(&self, item: &WorkItem, before: Instant) -> Option<Instant> {
+        let Some(When::At(expires)) = item.message.expires() else { return None };
+        let claimed_at = item.locked_until.saturating_sub(self.config.lease);
+        Some(before + expires.since(claimed_at))
+    }
+
+    /// Waits for a wake-up, the next retry of this process, or the time given.
+    async fn wait(&self, duration: Duration) {
+        let timer = Instant::now() + duration;
+        let until = self.next_retry.take_before(timer).unwrap_or(timer);
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = self.queue.store().woken() => {}
+            () = self.next_retry.changed() => {}
+            () = sleep_until(until) => {}
+        }
+    }
+
+    async fn pause(&self, duration: Duration) {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = tokio::time::sleep(duration) => {}
+        }
+    }
+
+    pub(super) fn is_current(&self, lease: Lease) -> bool {
+        self.leases.deadline(lease).is_some_and(|deadline| deadline > Instant::now())
+    }
+}
+
+/// The growing wait of an idle poller, with jitter so that many do not march in step.
+struct Idle {
+    base: Duration,
+    factor: f64,
+}
+
+impl Idle {
+    fn new(base: Duration) -> Self {
+        Self { base, factor: 1.0 }
+    }
+
+    fn next(&mut self) -> Duration {
+        let jitter = 0.8 + 0.4 * clock::random_unit();
+        let wait = self.base.mul_f64(self.factor * jitter);
+        self.factor = (self.factor * 1.5).min(5.0);
+        wait.min(self.base * 5)
+    }
+
+    fn reset(&mut self) {
+        self.factor = 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dsp_9_the_idle_wait_grows_to_five_times_and_no_further() {
+        let mut idle = Idle::new(Duration::from_secs(1));
+        let waits: Vec<_> = (0..20).map(|_| idle.next().as_secs_f64()).collect();
+        assert!(waits[0] >= 0.8 && waits[0] <= 1.2, "{waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= 5.0) && waits[19] >= 4.0, "{waits:?}");
+        idle.reset();
+        assert!(idle.next() <= Duration::from_millis(1_200));
+    }
+}

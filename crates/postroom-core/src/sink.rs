@@ -1,0 +1,70 @@
+//! Where messages go: a handler in this process, or a broker. The dispatcher knows no difference.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::lifecycle::Outcome;
+use crate::message::Message;
+use crate::store::BoxFuture;
+
+/// Takes messages, and says of each how that ended.
+///
+/// Delivery is at least once: after a crash, a lost lease or a lost answer the same message comes
+/// again, with the same id and the same bytes.
+pub trait Sink: Send + Sync + 'static {
+    /// Delivers up to [`max_batch`](Self::max_batch) messages; answers in their order.
+    ///
+    /// A missing answer counts as a failure. The future is dropped when its time is up.
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> BoxFuture<'a, Vec<Outcome>>;
+
+    /// How many messages one call may take. Default 1.
+    fn max_batch(&self) -> usize {
+        1
+    }
+}
+
+/// A message on its way, and what its handler may know about that.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    message: Message,
+    attempt: u32,
+    deadline: Instant,
+    cancelled: CancellationToken,
+}
+
+impl Delivery {
+    pub(crate) fn new(
+        message: Message,
+        attempt: u32,
+        deadline: Instant,
+        cancelled: CancellationToken,
+    ) -> Self {
+        Self { message, attempt, deadline, cancelled }
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// Which attempt this is; the first is 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// How long the handler has.
+    #[must_use]
+    pub fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Is cancelled when the lease was lost or the process stops: what follows may be in vain.
+    #[must_use]
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
+    }
+}
