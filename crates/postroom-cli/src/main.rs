@@ -5,6 +5,7 @@
 #![expect(clippy::print_stderr, reason = "a command line talks to the person who called it")]
 
 mod args;
+mod cloud_event;
 mod commands;
 mod failure;
 mod payload;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::store::{AdminStore, BoxFuture, TransactionalStore};
+use postroom::store::{AdminStore, BoxFuture, Store, TransactionalStore};
 use postroom::{
     Message, Outbox, PgStore, Published, Queue, SqliteStore, StoreConfig, postgres, sqlite,
 };
@@ -156,6 +156,11 @@ impl OpenStore {
                 Box::pin(async move { outbox.publish(message).await })
             }),
         }
+    }
+
+    /// The engine's half, for a dispatcher.
+    pub(crate) fn engine(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.admin) as Arc<dyn Store>
     }
 
     pub(crate) fn admin(&self) -> &dyn AdminStore {

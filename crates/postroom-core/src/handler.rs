@@ -1,8 +1,8 @@
 //! Handlers: functions that are called with messages, chosen by topic.
 //!
-//! `?` means "try again"; giving up is explicit. Exact topics come first, then patterns, then those for
-//! all, in the order of registration. Several handlers may take one message: the first failure stops
-//! it, and its retry runs all of them again, so they must be idempotent.
+//! `?` means "try again"; giving up is explicit. Exact topics come first, then patterns, then those
+//! for all, in the order of registration. Several handlers may take one message: the first failure
+//! stops it, and its retry runs all of them again, so they must be idempotent.
 
 use std::any::Any;
 use std::fmt;
@@ -107,7 +107,8 @@ impl Handlers {
         Self::default()
     }
 
-    /// Calls the function with every event of its type. A payload that does not decode is dead at once.
+    /// Calls the function with every event of its type. A payload that does not decode is dead at
+    /// once.
     #[must_use]
     pub fn on<E, F, R>(self, handler: F) -> Self
     where

@@ -1,5 +1,5 @@
-//! The dispatcher over the in-memory store, under paused time: seconds pass in no time, and every wait
-//! is exact.
+//! The dispatcher over the in-memory store, under paused time: seconds pass in no time, and every
+//! wait is exact.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};

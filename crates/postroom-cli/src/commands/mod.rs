@@ -5,6 +5,7 @@ mod list;
 mod migrate;
 mod show;
 mod stats;
+mod up;
 
 use clap::CommandFactory as _;
 
@@ -62,6 +63,7 @@ async fn perform(
             show::run(&args, store.admin(), json, screen).await
         }
         Command::Stats => stats::run(target, json, screen).await,
+        Command::Up(args) => up::run(&args, target).await,
         // Needs no database and was run before.
         Command::Completions { shell } => Ok(completions(shell)),
     }

@@ -18,8 +18,8 @@ pub struct DispatcherConfig {
     pub lease: Duration,
     /// Claimed items in this process, waiting or running, at most. Default 1,000.
     pub cold_queue: usize,
-    /// The wait after an empty claim. It grows to five times that while nothing comes; wake-ups cut it
-    /// short. Default 1 s.
+    /// The wait after an empty claim. It grows to five times that while nothing comes; wake-ups cut
+    /// it short. Default 1 s.
     pub poll_interval: Duration,
     /// How long one delivery may take; less than the lease. Default 25 s.
     pub handler_timeout: Duration,

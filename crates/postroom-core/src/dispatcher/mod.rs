@@ -1,8 +1,8 @@
 //! The dispatcher: claims messages, hands them to a sink, and settles what came of it.
 //!
-//! One poller claims no more than there is room for; workers deliver; one settler writes outcomes in
-//! groups; one task renews leases. Places are conserved on every path: an item gives its place back
-//! when its outcome is settled, and not before.
+//! One poller claims no more than there is room for; workers deliver; one settler writes outcomes
+//! in groups; one task renews leases. Places are conserved on every path: an item gives its place
+//! back when its outcome is settled, and not before.
 
 mod config;
 mod leases;
@@ -137,8 +137,9 @@ impl Running {
         self.engine.owner
     }
 
-    /// Stops: claims nothing more, gives back what has not begun, lets what runs finish within `grace`,
-    /// then cuts it (which costs no attempt), and settles everything. Answers whether nothing was cut.
+    /// Stops: claims nothing more, gives back what has not begun, lets what runs finish within
+    /// `grace`, then cuts it (which costs no attempt), and settles everything. Answers whether
+    /// nothing was cut.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it stopping in the background.

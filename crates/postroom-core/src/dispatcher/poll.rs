@@ -60,7 +60,8 @@ impl Engine {
         Some(places)
     }
 
-    /// How many more items can be started within half a lease at the recent rate, but one per worker.
+    /// How many more items can be started within half a lease at the recent rate, but one per
+    /// worker.
     fn pace(&self) -> usize {
         let claimed = self.config.cold_queue - self.room.available_permits();
         let per_second = self.pace.per_second();

@@ -12,7 +12,8 @@ use crate::ids::Lease;
 use crate::lifecycle::Settlement;
 use crate::observe;
 
-// A group is sent when it is full, when its first member waited this long, or when nothing else runs.
+// A group is sent when it is full, when its first member waited this long, or when nothing else
+// runs.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 const FULL: usize = 500;
 
