@@ -16,7 +16,8 @@ use crate::cloud_event;
 use crate::failure::{Exit, Failure};
 use crate::store::{Access, Target};
 
-// Other processes write to the same database: look often enough that an event is seen within a second.
+// Other processes write to the same database: look often enough that an event is seen within a
+// second.
 const POLL: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
