@@ -11,7 +11,7 @@ use crate::report::{Figure, Rates, ratio};
 use crate::{Plan, control, fill};
 
 // As the store's own engine sessions, so that the plans are the same.
-const SESSION: &str = "set enable_seqscan = off; set jit = off; \
+const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; \
     set plan_cache_mode = force_generic_plan; set synchronous_commit = on";
 
 pub(crate) async fn drain(url: &str, plan: Plan, keep_done: bool) -> anyhow::Result<Figure> {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::retry::Retry;
+use crate::retry::{Retry, clamp};
 
 /// The four states of a work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,10 +157,10 @@ pub fn settle(outcome: Outcome, attempts: u32, retry: &Retry, unit: f64) -> Sett
             counted_retry(attempts, retry.max_attempts, delay, error)
         }
         Outcome::RetryAfter { delay, counted: true, error } => {
-            counted_retry(attempts, retry.max_attempts, delay, error)
+            counted_retry(attempts, retry.max_attempts, clamp(delay), error)
         }
         Outcome::RetryAfter { delay, counted: false, error } => {
-            Settlement::Retry { delay, counted: false, error: some(error) }
+            Settlement::Retry { delay: clamp(delay), counted: false, error: some(error) }
         }
     }
 }

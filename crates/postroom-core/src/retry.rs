@@ -56,13 +56,18 @@ impl Retry {
             Backoff::Fixed(delay) => *delay,
             Backoff::Custom(delay) => delay(k),
         };
-        delay.clamp(SHORTEST, LONGEST)
+        clamp(delay)
     }
 }
 
 // A wait is never zero, so that a failing message can not spin, and never overflows a timestamp.
 const SHORTEST: Duration = Duration::from_micros(1);
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
+
+/// A wait that is neither none nor for ever.
+pub(crate) fn clamp(delay: Duration) -> Duration {
+    delay.clamp(SHORTEST, LONGEST)
+}
 
 fn doubled(base: Duration, times: u32) -> Duration {
     let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);

@@ -62,7 +62,8 @@ impl Delivery {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Is cancelled when the lease was lost or the process stops: what follows may be in vain.
+    /// Is cancelled when the lease was lost: what follows is in vain, and soon somebody else's
+    /// work.
     #[must_use]
     pub fn cancelled(&self) -> &CancellationToken {
         &self.cancelled

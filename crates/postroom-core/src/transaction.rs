@@ -18,6 +18,44 @@ use crate::store::{StoreTransaction, TransactionalStore};
 ///
 /// Dropping it rolls back. Hooks run after the end: `after_commit` after a confirmed commit,
 /// `after_rollback` after a rollback or a drop, neither when the outcome is unknown.
+///
+/// ```
+/// # use postroom_core::{Message, Outbox, Result, store::TransactionalStore};
+/// async fn place_order<S: TransactionalStore>(outbox: &Outbox<S>) -> Result<()> {
+///     let mut tx = outbox.begin().await?;
+///     // your statements, on tx.conn()
+///     tx.publish(Message::builder("order.placed").payload("{}"))?;
+///     let mut attempt = tx.savepoint().await?;
+///     attempt.publish(Message::builder("coupon.used"))?;
+///     attempt.rollback().await?;
+///     assert_eq!(tx.commit().await?.published.len(), 1);
+///     Ok(())
+/// }
+/// ```
+///
+/// Publishing on a finished handle does not compile:
+///
+/// ```compile_fail,E0382
+/// # use postroom_core::{Message, Outbox, Result, store::TransactionalStore};
+/// async fn place_order<S: TransactionalStore>(outbox: &Outbox<S>) -> Result<()> {
+///     let mut tx = outbox.begin().await?;
+///     tx.commit().await?;
+///     tx.publish(Message::builder("order.placed"))?;
+///     Ok(())
+/// }
+/// ```
+///
+/// Nor does publishing on the outer handle while a savepoint is open:
+///
+/// ```compile_fail,E0499
+/// # use postroom_core::{Message, Outbox, Result, store::TransactionalStore};
+/// async fn place_order<S: TransactionalStore>(outbox: &Outbox<S>) -> Result<()> {
+///     let mut tx = outbox.begin().await?;
+///     let inner = tx.savepoint().await?;
+///     tx.publish(Message::builder("order.placed"))?;
+///     inner.release().await
+/// }
+/// ```
 #[must_use = "dropping a transaction rolls it back"]
 pub struct OutboxTransaction<S, T = <S as TransactionalStore>::Tx>
 where
@@ -204,9 +242,12 @@ where
     /// # Errors
     /// As the database says; then it is rolled back.
     pub async fn release(mut self) -> Result<()> {
-        self.tx.commit().await?;
-        self.scope.keep = true;
-        Ok(())
+        // A cancelled release leaves it open whether the rows stay: then the whole must not commit.
+        self.scope.staging.in_doubt = true;
+        let released = self.tx.commit().await;
+        self.scope.staging.in_doubt = false;
+        self.scope.keep = released.is_ok();
+        released
     }
 
     /// Undoes what happened inside, staged or written.
@@ -229,6 +270,8 @@ struct Staging {
     written: Vec<Published>,
     after_commit: Vec<CommitHook>,
     after_rollback: Vec<RollbackHook>,
+    /// A savepoint's release was cancelled: rows and memory may disagree.
+    in_doubt: bool,
 }
 
 struct Hooks {
@@ -259,6 +302,10 @@ impl Staging {
         S: TransactionalStore,
         T: StoreTransaction<Conn = S::Conn>,
     {
+        if self.in_doubt {
+            let message = "a savepoint's release was cancelled; nothing was written";
+            return Err(Error::new(ErrorKind::RolledBack, message));
+        }
         tx.check_open(!self.staged.is_empty()).await?;
         while !self.staged.is_empty() {
             let chunk = chunk_len(&self.staged);

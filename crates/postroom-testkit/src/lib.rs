@@ -3,6 +3,7 @@
 
 pub mod assertions;
 pub mod conformance;
+pub mod dispatch;
 mod drain;
 mod harness;
 pub mod model;

@@ -140,6 +140,115 @@ async fn dsp_7_a_message_that_always_fails_is_tried_to_the_maximum_and_dead() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dsp_9_every_retry_comes_when_it_is_due() {
+    let world = World::new();
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let began = Instant::now();
+    let clock = Arc::clone(&times);
+    let handlers = world.counting(move |delivery| {
+        let priority = delivery.message().priority();
+        if delivery.attempt() > 1 {
+            clock.lock().expect("lock").push((priority, began.elapsed().as_secs()));
+        }
+        async move {
+            if delivery.attempt() > 1 {
+                return Ok(());
+            }
+            // Something else is always running, so that settles are grouped.
+            sleep(Duration::from_millis(50 * u64::from(priority.unsigned_abs()))).await;
+            Err(HandlerError::retry_after(Duration::from_secs(priority.unsigned_abs().into()), "x"))
+        }
+    });
+    for priority in [1, 2, 3, 4] {
+        world.publish(Message::builder("t").priority(priority)).await;
+    }
+    let running = world.start(handlers, small());
+    world.until_settled().await;
+    running.shutdown(Duration::from_secs(1)).await;
+    assert_eq!(*times.lock().expect("lock"), [(1, 1), (2, 2), (3, 3), (4, 4)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dsp_5_a_delay_without_end_harms_nobody() {
+    let world = World::new();
+    let handlers = Handlers::new()
+        .topic("never", |_| async { Err(HandlerError::not_now(Duration::MAX, "later")) })
+        .topic("t", fine);
+    let id = world.publish(Message::builder("never")).await;
+    let good = world.publish_many(50).await;
+    let running = world.start(handlers, DispatcherConfig { workers: 1, ..small() });
+    sleep(Duration::from_secs(5)).await;
+    assert!(running.shutdown(Duration::from_secs(1)).await);
+    for id in good {
+        assert_eq!(world.record(id).await.state, State::Done);
+    }
+    let record = world.record(id).await;
+    assert_eq!((record.state, record.attempts, record.owner), (State::Ready, 0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_7_slow_work_is_not_hoarded() {
+    let world = World::new();
+    let handlers = world.counting(|_| async {
+        sleep(Duration::from_secs(5)).await;
+        Ok(())
+    });
+    world.publish_many(600).await;
+    let running = world.start(handlers, DispatcherConfig { batch: 50, ..small() });
+    sleep(Duration::from_secs(60)).await;
+    // Four workers finish less than one a second: half a lease of that is four, one per worker.
+    let leased = world.store.stats().await.expect("stats").leased;
+    assert!(leased <= 50, "{leased} items are held");
+    sleep(Duration::from_secs(300)).await;
+    let leased = world.store.stats().await.expect("stats").leased;
+    assert!(leased <= 8, "{leased} items are held");
+    running.shutdown(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_7_a_lease_that_can_not_be_renewed_ends_here_before_it_ends_there() {
+    let world = World::new();
+    for _ in 0..100 {
+        world.store.fail_next(Call::Renew, Fault::Unavailable);
+    }
+    let began = Instant::now();
+    let stopped = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&stopped);
+    let handlers = world.counting(move |delivery| {
+        let notes = Arc::clone(&notes);
+        async move {
+            if delivery.attempt() == 1 && notes.lock().expect("lock").is_empty() {
+                // Takes note when it is dropped, which is when it is cut.
+                let _guard = OnDrop(notes, began);
+                sleep(Duration::from_secs(3_600)).await;
+            }
+            Ok(())
+        }
+    });
+    let id = world.publish(Message::builder("t")).await;
+    let config = DispatcherConfig {
+        handler_timeout: Duration::from_millis(9_900),
+        poll_interval: Duration::from_millis(100),
+        ..small()
+    };
+    let running = world.start(handlers, config);
+    world.until_settled().await;
+    running.shutdown(Duration::from_secs(1)).await;
+    let cut = stopped.lock().expect("lock")[0];
+    assert!(cut < Duration::from_millis(9_100), "cut after {cut:?}, a margin before 10 s");
+    let record = world.record(id).await;
+    assert_eq!((record.state, record.lost), (State::Done, 1), "and taken over after it");
+}
+
+struct OnDrop(Arc<Mutex<Vec<Duration>>>, Instant);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.lock().expect("lock").push(self.1.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn dsp_5_panics_timeouts_and_dead_ends_stop_nobody_else() {
     let world = World::new();
     let handlers = Handlers::new()

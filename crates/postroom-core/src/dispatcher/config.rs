@@ -59,7 +59,9 @@ impl DispatcherConfig {
         require(batches.contains(&self.batch), "batch must be 1 to 10000");
         require((1..=1_000_000).contains(&self.cold_queue), "cold_queue must be 1 to 1000000");
         require(check_lease(self.lease).is_ok(), "lease must be more than 0 and at most 24 h");
-        require(!self.poll_interval.is_zero(), "poll_interval must be more than 0");
+        let hour = Duration::from_hours(1);
+        let poll = !self.poll_interval.is_zero() && self.poll_interval <= hour;
+        require(poll, "poll_interval must be more than 0 and at most 1 h");
         let timeout = !self.handler_timeout.is_zero() && self.handler_timeout < self.lease;
         require(timeout, "handler_timeout must be more than 0 and less than the lease");
         require(self.retry.max_attempts > 0, "retry.max_attempts must be at least 1");

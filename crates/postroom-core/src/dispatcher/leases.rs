@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
@@ -95,7 +95,10 @@ impl Engine {
             return;
         }
         let deadline = Instant::now() + self.config.lease - self.config.margin();
-        match self.queue.renew(self.owner, &all, self.config.lease).await {
+        // A connection that hangs must not keep this from noticing that leases are over.
+        let renewal = self.queue.renew(self.owner, &all, self.config.lease);
+        let Ok(answer) = timeout(self.config.lease / 3, renewal).await else { return };
+        match answer {
             Ok(renewed) => {
                 self.leases.lose(&renewed.lost);
                 self.leases.extend(&all, deadline);

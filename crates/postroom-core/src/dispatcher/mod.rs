@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -71,6 +71,8 @@ impl Dispatcher {
             leases: Leases::default(),
             room: Arc::new(Semaphore::new(self.config.cold_queue)),
             running: AtomicUsize::new(0),
+            claims: AtomicUsize::new(0),
+            settled: Notify::new(),
             pace: Pace::default(),
             next_retry: NextRetry::default(),
             config: self.config,
@@ -100,6 +102,10 @@ struct Engine {
     room: Arc<Semaphore>,
     /// Deliveries that have begun and not ended.
     running: AtomicUsize,
+    /// Claims so far.
+    claims: AtomicUsize,
+    /// Told when items left this process.
+    settled: Notify,
     pace: Pace,
     next_retry: NextRetry,
 }

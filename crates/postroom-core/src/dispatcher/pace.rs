@@ -63,12 +63,16 @@ impl NextRetry {
         }
     }
 
-    /// The first retry that is due by `time`. It is forgotten: the claim that follows sees it.
-    pub(super) fn take_before(&self, time: Instant) -> Option<Instant> {
+    /// Forgets what is due by now: the claim that follows sees it.
+    pub(super) fn forget_due(&self) {
         let mut times = lock(&self.times);
-        let first = times.first().copied().filter(|first| *first <= time)?;
-        times.remove(&first);
-        Some(first)
+        let later = times.split_off(&(Instant::now() + Duration::from_nanos(1)));
+        *times = later;
+    }
+
+    /// The next one.
+    pub(super) fn first(&self) -> Option<Instant> {
+        lock(&self.times).first().copied()
     }
 
     pub(super) async fn changed(&self) {

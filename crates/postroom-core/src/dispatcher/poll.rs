@@ -14,6 +14,9 @@ use crate::message::When;
 use crate::observe;
 use crate::store::{Claim, Claimed, WorkItem};
 
+// One claim in so many takes a suspect although no worker is idle.
+const SUSPECT_EVERY: usize = 16;
+
 impl Engine {
     /// Claims until it is told to stop. Ends the channel then, which ends the workers.
     pub(super) async fn poll(self: Arc<Self>, jobs: mpsc::Sender<Job>) {
@@ -22,6 +25,7 @@ impl Engine {
         while let Some(places) = self.places().await {
             let asked = places.num_permits();
             let before = Instant::now();
+            self.next_retry.forget_due();
             match self.claim(asked).await {
                 Ok(claimed) => {
                     if std::mem::take(&mut outage) {
@@ -47,6 +51,14 @@ impl Engine {
 
     /// Room for a batch, once there is room for one; none when it is time to stop.
     async fn places(&self) -> Option<OwnedSemaphorePermit> {
+        // No more than can be started in time, even if there is room.
+        while self.pace() == 0 {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return None,
+                () = self.settled.notified() => {}
+            }
+        }
         let mut places = tokio::select! {
             biased;
             () = self.stop.cancelled() => return None,
@@ -72,9 +84,14 @@ impl Engine {
     }
 
     async fn claim(&self, places: usize) -> crate::Result<Claimed> {
-        let idle = self.config.workers.saturating_sub(self.running.load(Ordering::Relaxed));
+        // Suspects start at once, so there are as many as workers have nothing to do; but one now
+        // and then even when all are busy, or they would starve under load.
+        let held = self.config.cold_queue - self.room.available_permits() - places;
+        let idle = self.config.workers.saturating_sub(held);
+        let turn = self.claims.fetch_add(1, Ordering::Relaxed);
+        let suspects = idle.max(usize::from(turn.is_multiple_of(SUSPECT_EVERY)));
         let claim = Claim::new(self.owner, self.config.lease, places as u32)?
-            .suspects(idle as u32)
+            .suspects(suspects as u32)
             .max_attempts(self.config.retry.max_attempts);
         self.queue.claim_with(&claim).await
     }
@@ -88,7 +105,10 @@ impl Engine {
     ) {
         observe::fetched(claimed.items.len(), claimed.dead);
         let deadline = before + self.config.lease - self.config.margin();
-        for item in claimed.items {
+        // Suspects first: nobody waits behind one, and it waits behind nobody.
+        let mut items = claimed.items;
+        items.sort_by_key(|item| item.lost == 0);
+        for item in items {
             let Some(place) = places.split(1) else { break };
             let cancelled = self.leases.add(item.lease, deadline);
             let expires = self.local_expiry(&item, before);
@@ -110,7 +130,7 @@ impl Engine {
     /// Waits for a wake-up, the next retry of this process, or the time given.
     async fn wait(&self, duration: Duration) {
         let timer = Instant::now() + duration;
-        let until = self.next_retry.take_before(timer).unwrap_or(timer);
+        let until = self.next_retry.first().map_or(timer, |retry| retry.min(timer));
         tokio::select! {
             biased;
             () = self.stop.cancelled() => {}

@@ -45,10 +45,26 @@ impl Engine {
     async fn send(&self, group: Vec<Finished>) {
         let items: Vec<(Lease, Settlement)> =
             group.iter().filter_map(|done| Some((done.lease, done.settlement.clone()?))).collect();
+        if !self.write(&items).await {
+            // One item may be what the database refuses: the others must not share its fate.
+            for item in items {
+                let _ = self.write(&[item]).await;
+            }
+        }
+        for done in group {
+            self.leases.remove(done.lease);
+            drop(done.place);
+        }
+        self.settled.notify_one();
+    }
+
+    /// Whether that worked, now or after an outage. What the database refuses is not tried again,
+    /// and nothing is after the last call to stop: such items come again when their lease runs out.
+    async fn write(&self, items: &[(Lease, Settlement)]) -> bool {
         let mut wait = Duration::from_millis(50);
         let mut outage = false;
         loop {
-            match self.queue.settle(self.owner, items.clone()).await {
+            match self.queue.settle(self.owner, items.to_vec()).await {
                 Ok(settled) => {
                     if outage {
                         observe::recovered("settle");
@@ -56,24 +72,30 @@ impl Engine {
                     if !settled.lost.is_empty() {
                         observe::lost(settled.lost.len());
                     }
-                    break;
+                    self.note_retries(items);
+                    return true;
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut outage, true) {
                         observe::outage("settle", &error);
                     }
-                    // After the last call to stop, what is not settled waits for its lease to end.
                     if !error.is_transient() || self.kill.is_cancelled() {
-                        break;
+                        return false;
                     }
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));
                 }
             }
         }
-        for done in group {
-            self.leases.remove(done.lease);
-            drop(done.place);
+    }
+
+    /// The database counts a delay from the settle, so the time to look again is known only now.
+    fn note_retries(&self, items: &[(Lease, Settlement)]) {
+        let now = Instant::now() + Duration::from_millis(1);
+        for (_, settlement) in items {
+            if let Settlement::Retry { delay, .. } = settlement {
+                self.next_retry.at(now + *delay);
+            }
         }
     }
 }

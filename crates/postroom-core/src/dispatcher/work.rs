@@ -1,10 +1,11 @@
 //! The workers: run deliveries within their time, whatever the handler does.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
@@ -106,7 +107,7 @@ impl Engine {
         let answer = tokio::select! {
             biased;
             () = self.kill.cancelled() => vec![Outcome::Unstarted; jobs.len()],
-            () = all_lost(jobs) => return vec![None; jobs.len()],
+            () = self.all_lost(jobs) => return vec![None; jobs.len()],
             answer = call => match answer {
                 Ok(Ok(outcomes)) => outcomes,
                 Ok(Err(panic)) => {
@@ -120,15 +121,37 @@ impl Engine {
         jobs.iter().zip(answers).map(|(_, outcome)| Some(outcome)).collect()
     }
 
+    /// Ends when no lease of these is left: lost to somebody, or over by this process's clock,
+    /// which is before it is over by the database's.
+    async fn all_lost(&self, jobs: &[Job]) {
+        for job in jobs {
+            while let Some(deadline) = self.leases.deadline(job.item.lease) {
+                if deadline <= Instant::now() {
+                    break;
+                }
+                // A renewal moves the deadline, so look again when it comes.
+                tokio::select! {
+                    () = job.cancelled.cancelled() => break,
+                    () = sleep_until(deadline) => {}
+                }
+            }
+        }
+    }
+
     fn decide(&self, item: &WorkItem, outcome: Outcome) -> Settlement {
         let (retry, unit) = (&self.config.retry, clock::random_unit());
-        let settlement = lifecycle::settle(outcome, item.attempts, retry, unit);
+        let decide = || lifecycle::settle(outcome, item.attempts, retry, unit);
+        // A custom backoff is somebody else's code.
+        let settlement = catch_unwind(AssertUnwindSafe(decide)).unwrap_or(Settlement::Retry {
+            delay: self.config.lease,
+            counted: true,
+            error: Some("the retry policy panicked".to_owned()),
+        });
         let (message, attempt) = (&item.message, item.attempts + 1);
         match &settlement {
             Settlement::Done => observe::succeeded(message),
             Settlement::Release => {}
-            Settlement::Retry { error, delay, .. } => {
-                self.next_retry.at(Instant::now() + *delay);
+            Settlement::Retry { error, .. } => {
                 let error = error.as_deref().unwrap_or_default();
                 observe::failed(message, attempt, retry.max_attempts, error);
             }
@@ -142,10 +165,4 @@ impl Engine {
 
 fn finish(job: Job, settlement: Option<Settlement>) -> Finished {
     Finished { lease: job.item.lease, settlement, place: job.place }
-}
-
-async fn all_lost(jobs: &[Job]) {
-    for job in jobs {
-        job.cancelled.cancelled().await;
-    }
 }

@@ -114,7 +114,7 @@ create index on postroom.outbox_settled (settled_at)
 create index on postroom.outbox_settled (id)
     where state = 2;
 
--- Bad attempts (1) and lost leases (2); n is attempts + lost after the event.
+-- Bad attempts (1) and lost leases (2), numbered; a replay sets the counters back, not this.
 create table postroom.outbox_attempt (
     id uuid not null,
     n integer not null,

@@ -80,7 +80,12 @@ buried as (
 ),
 recorded as (
     insert into postroom.outbox_attempt (id, n, at, by_owner, kind)
-    select id, attempts + lost, (select now from clock), owner, 2
+    select
+        id,
+        (select coalesce(max(n), 0) + 1 from postroom.outbox_attempt as a where a.id = lapsed.id),
+        (select now from clock),
+        owner,
+        2
     from lapsed
 )
 select

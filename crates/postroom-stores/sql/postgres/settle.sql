@@ -87,7 +87,13 @@ settled as (
 ),
 recorded as (
     insert into postroom.outbox_attempt (id, n, at, by_owner, kind, error)
-    select id, attempts_now + lost, (select now from clock), $2::uuid, 1, error
+    select
+        id,
+        (select coalesce(max(n), 0) + 1 from postroom.outbox_attempt as a where a.id = held.id),
+        (select now from clock),
+        $2::uuid,
+        1,
+        error
     from held
     where counted
         and kind in (2, 3)

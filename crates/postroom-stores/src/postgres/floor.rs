@@ -33,6 +33,7 @@ struct Marks {
     /// When which place had been claimed, oldest first.
     passed: VecDeque<(Instant, i64)>,
     next_full: Instant,
+    last_was_full_look: bool,
 }
 
 /// Where one claim starts.
@@ -51,7 +52,8 @@ impl Start {
 
 impl Floor {
     pub(crate) fn new(enabled: bool) -> Self {
-        let marks = Marks { passed: VecDeque::new(), next_full: Instant::now() };
+        let marks =
+            Marks { passed: VecDeque::new(), next_full: Instant::now(), last_was_full_look: false };
         Self { enabled, marks: Mutex::new(marks) }
     }
 
@@ -74,8 +76,9 @@ impl Floor {
         Start { at, seq: Some(first.map_or(0, |(_, seq)| *seq)) }
     }
 
-    /// After it: `passed` is the highest place that it took in turn.
-    pub(crate) fn finish(&self, start: Start, passed: Option<i64>) {
+    /// After it: `passed` is the highest place that it took in turn, `again` says that the next
+    /// claim should look at everything.
+    pub(crate) fn finish(&self, start: Start, passed: Option<i64>, again: bool) {
         if !self.enabled {
             return;
         }
@@ -84,11 +87,21 @@ impl Floor {
         if start.seq.is_none() {
             marks.next_full = now + (SHARE * (now - start.at)).clamp(OFTEN, RARELY);
         }
+        marks.last_was_full_look = start.seq.is_none();
+        if again {
+            marks.next_full = now;
+        }
         let Some(passed) = passed else { return };
         match marks.passed.back_mut() {
             Some((at, seq)) if *at + APART > now => *seq = passed.max(*seq),
             _ => marks.passed.push_back((now, passed)),
         }
+    }
+
+    /// Whether a claim that found nothing should be repeated, because it did not look at
+    /// everything.
+    pub(crate) fn look_again(&self) -> bool {
+        self.enabled && !self.marks().last_was_full_look
     }
 
     /// After this process gave back the item at `seq`.
@@ -112,7 +125,7 @@ mod tests {
         let floor = Floor::new(true);
         let first = floor.start();
         assert_eq!(first.seq, None, "the first claim looks at everything");
-        floor.finish(first, Some(10));
+        floor.finish(first, Some(10), false);
         floor
     }
 
@@ -127,7 +140,7 @@ mod tests {
         pass(Duration::from_millis(990)).await;
         let start = floor.start();
         assert_eq!(start.seq, Some(0));
-        floor.finish(start, Some(20));
+        floor.finish(start, Some(20), false);
         pass(Duration::from_millis(10)).await;
         let full = floor.start();
         assert_eq!(full.seq, None, "a full look once a second when it is cheap");
@@ -142,7 +155,7 @@ mod tests {
         pass(OFTEN).await;
         let full = floor.start();
         pass(Duration::from_secs(1)).await;
-        floor.finish(full, None);
+        floor.finish(full, None, false);
         pass(RARELY - Duration::from_millis(1)).await;
         assert!(floor.start().seq.is_some());
         pass(Duration::from_millis(1)).await;

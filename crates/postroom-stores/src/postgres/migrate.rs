@@ -50,6 +50,8 @@ impl PgStore {
         let mut tx = self.sessions.begin_migration().await?;
         let lock = sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 7355608))");
         lock.bind(self.names.schema()).execute(&mut *tx).await.map_err(what)?;
+        // From here on only: whoever migrates first may take longer, and the others wait for that.
+        tx.execute("set local lock_timeout = '5s'").await.map_err(what)?;
         let found = found_version(&mut tx, &self.names, &self.sql).await?;
         let latest = schema::latest(&MIGRATIONS);
         if let Some(newer) = found.filter(|found| found.version > latest) {

@@ -89,7 +89,7 @@ impl Sessions {
 
     /// A transaction for a migration.
     pub(crate) async fn begin_migration(&self) -> Result<Transaction<'static, Postgres>> {
-        let sql = "begin isolation level read committed; set local lock_timeout = '5s'";
+        let sql = "begin isolation level read committed";
         let tx = begin_uncut(&self.application, sql).await;
         tx.map_err(|error| classify("migrate", error))
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use postroom_core::store::{Appended, Birth, Entry, id_taken};
-use postroom_core::{Error, ErrorKind, Message, MessageId, Result, Timestamp, WorkId};
+use postroom_core::{ErrorKind, Message, MessageId, Result, Timestamp, WorkId};
 use serde_json::json;
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
@@ -47,22 +47,25 @@ async fn write(
     let mut answers: Vec<Option<Appended>> = vec![None; entries.len()];
     for (entry, answer) in entries.iter().zip(&mut answers) {
         if !win_key(sql, conn, &entry.message, now, written).await? {
-            *answer = Some(Appended::Existed(first_one(sql, conn, &entry.message).await?));
+            *answer = first_one(sql, conn, &entry.message, written).await?.map(Appended::Existed);
         }
     }
-    let winners = || entries.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
-    let messages: Vec<_> = winners().map(|(entry, _)| &entry.message).collect();
+    let is_new = |message: &Message| !written.seqs.contains_key(&message.id().as_uuid());
+    let winners = entries.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+    let messages = winners.map(|(entry, _)| &entry.message).filter(|message| is_new(message));
+    let messages: Vec<_> = messages.collect();
     insert(sql, conn, &messages, now, written).await?;
     let mut places = Vec::with_capacity(messages.len());
     for (entry, answer) in entries.iter().zip(&mut answers).filter(|(_, a)| a.is_none()) {
-        *answer = Some(match written.seqs.get(&entry.message.id().as_uuid()) {
-            None => Appended::Existed(first_one(sql, conn, &entry.message).await?),
-            Some(seq) => {
-                let (place, leased) = place(entry, *seq, now);
-                places.push(place);
-                Appended::New { work: WorkId::new(*seq), leased }
-            }
-        });
+        let id = entry.message.id().as_uuid();
+        if !written.seqs.contains_key(&id) {
+            *answer = first_one(sql, conn, &entry.message, written).await?.map(Appended::Existed);
+        }
+        if let Some(seq) = written.seqs.get(&id).filter(|_| answer.is_none()) {
+            let (place, leased) = place(entry, *seq, now);
+            places.push(place);
+            *answer = Some(Appended::New { work: WorkId::new(*seq), leased });
+        }
     }
     let places = json!(places).to_string();
     for statement in [&sql.append_place, &sql.append_park] {
@@ -150,12 +153,15 @@ fn bind<'a>(query: Query<'a>, message: &Message, now: Timestamp) -> Query<'a> {
         .bind(now.as_micros())
 }
 
-/// The answer for a message whose key or id is taken: which one was first.
+/// Which message was first, for one whose key or id is taken. None when it was this very one, in an
+/// append of this transaction that was cancelled halfway: then the rest of it is still to be
+/// written.
 async fn first_one(
     sql: &Statements,
     conn: &mut SqliteConnection,
     message: &Message,
-) -> Result<MessageId> {
+    written: &mut Written,
+) -> Result<Option<MessageId>> {
     let row = sqlx::query(sql.append_lookup.clone())
         .bind(message.id().as_uuid())
         .bind(key_of(message).map(|key| key.to_vec()))
@@ -164,21 +170,23 @@ async fn first_one(
         .map_err(classify)?;
     let first: Option<Uuid> = row.try_get("key_message_id").map_err(classify)?;
     if let Some(first) = first.filter(|first| *first != message.id().as_uuid()) {
-        return Ok(MessageId::from(first));
+        return Ok(Some(MessageId::from(first)));
     }
-    let stored: Option<Uuid> = row.try_get("id").map_err(classify)?;
-    match (stored, first) {
-        (None, None) => {
-            Err(Error::new(ErrorKind::Contention, "the first message vanished; try again"))
-        }
+    let stored: Option<i64> = row.try_get("seq").map_err(classify)?;
+    let Some(seq) = stored else {
         // A key without its message: delivered and deleted, and still a duplicate.
-        (None, Some(_)) => Ok(message.id()),
-        (Some(_), _) => {
-            let stored = stored_message(&row).and_then(|stored| stored.decode());
-            let same = stored.is_ok_and(|stored| stored.content_hash() == message.content_hash());
-            if same { Ok(message.id()) } else { Err(id_taken(message.id())) }
-        }
+        let gone: Option<i64> = row.try_get("gone_at").map_err(classify)?;
+        return Ok(gone.map(|_| message.id()));
+    };
+    let stored = stored_message(&row).and_then(|stored| stored.decode());
+    if !stored.is_ok_and(|stored| stored.content_hash() == message.content_hash()) {
+        return Err(id_taken(message.id()));
     }
+    if row.try_get("placed").map_err(classify)? {
+        return Ok(Some(message.id()));
+    }
+    written.seqs.insert(message.id().as_uuid(), seq);
+    Ok(None)
 }
 
 async fn take_back(sql: &Statements, conn: &mut SqliteConnection, written: &Written) -> Result<()> {

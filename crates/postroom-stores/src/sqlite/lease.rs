@@ -115,7 +115,6 @@ impl SqliteStore {
     ) -> Result<()> {
         sqlx::query(self.sql().lost_lease.clone())
             .bind(item.seq)
-            .bind(item.attempts + item.lost)
             .bind(now.as_micros())
             .bind(by)
             .execute(conn)

@@ -33,7 +33,7 @@ use sqlx::{Sqlite, Transaction};
 use tokio::sync::Notify;
 
 use crate::config::StoreConfig;
-use classify::{classify, classify_commit};
+use classify::classify;
 pub use migrate::migration_sql;
 use sql::Statements;
 pub use tx::SqliteTx;
@@ -153,8 +153,9 @@ fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))
 }
 
+/// Ends a transaction of the engine, which can be tried again whatever became of it.
 async fn commit(tx: Transaction<'static, Sqlite>) -> Result<()> {
-    tx.commit().await.map_err(classify_commit)
+    tx.commit().await.map_err(classify)
 }
 
 impl Store for SqliteStore {

@@ -104,6 +104,8 @@ suite! { $
         pub_3_a_flush_inside_a_rolled_back_savepoint_loses_nothing,
         pub_3_publish_order_holds_across_flushes_and_savepoints,
         pub_3_flush_tells_about_duplicates_before_the_commit,
+        pub_5_a_cancelled_flush_loses_nothing_and_writes_nothing_twice,
+        pub_3_a_cancelled_release_commits_all_or_nothing,
         pub_5_an_item_that_does_not_serialise_leaves_the_others_staged,
         pub_3_hooks_run_after_a_commit,
         pub_3_hooks_run_after_a_rollback_and_after_a_drop,

@@ -1,7 +1,10 @@
 //! The staging handle: savepoints, hooks, flushes, and what is left after each kind of end.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use postroom_core::{ErrorKind, Message, MessageBuilder};
 use serde::ser::{Error as _, Serialize, Serializer};
@@ -128,6 +131,69 @@ pub async fn pub_3_flush_tells_about_duplicates_before_the_commit<H: Harness>(en
     assert_eq!(tx.flush().await.expect("again").len(), 1, "nothing is written twice");
     tx.commit().await.expect("commit");
     assert_eq!(ids(&env.claim(10).await.items), [first.id]);
+}
+
+/// A flush is dropped after each number of steps; what was staged must be there all the same, once.
+pub async fn pub_5_a_cancelled_flush_loses_nothing_and_writes_nothing_twice<H: Harness>(
+    env: Case<H>,
+) {
+    for steps in 0..25_u128 {
+        let mut tx = env.outbox.begin().await.expect("begin");
+        let keyed = plain().idempotency_key(uuid::Uuid::from_u128(steps));
+        let staged = [
+            tx.publish(keyed).expect("stage"),
+            tx.publish(plain()).expect("stage"),
+            tx.publish(plain().priority(1)).expect("stage"),
+        ];
+        {
+            let mut flush = std::pin::pin!(tx.flush());
+            for _ in 0..steps {
+                let step = |cx: &mut Context<'_>| Poll::Ready(flush.as_mut().poll(cx).is_ready());
+                if std::future::poll_fn(step).await {
+                    break;
+                }
+                // Lets the driver make some progress; how much does not matter.
+                tokio::time::sleep(Duration::from_micros(100)).await;
+            }
+        }
+        let committed = tx.commit().await.expect("commit");
+        let said: Vec<_> = committed.published.iter().map(|published| published.id).collect();
+        assert_eq!(said, staged, "after {steps} steps");
+        let items = env.claim(10).await.items;
+        let expected = [staged[2], staged[0], staged[1]];
+        assert_eq!(ids(&items), expected, "after {steps} steps");
+        let _ = env.queue.ack(env.me, &crate::harness::leases(&items)).await.expect("ack");
+    }
+}
+
+/// A release that is dropped halfway leaves it open whether its rows stay: nothing may commit then.
+pub async fn pub_3_a_cancelled_release_commits_all_or_nothing<H: Harness>(env: Case<H>) {
+    for steps in 0..6_i64 {
+        let before = env.harness.business_rows().await.len();
+        let mut tx = env.outbox.begin().await.expect("begin");
+        let mut inner = tx.savepoint().await.expect("savepoint");
+        env.harness.write_business_row(inner.conn(), steps).await;
+        inner.publish(plain()).expect("stage");
+        {
+            let mut release = std::pin::pin!(inner.release());
+            for _ in 0..steps {
+                let step = |cx: &mut Context<'_>| Poll::Ready(release.as_mut().poll(cx).is_ready());
+                if std::future::poll_fn(step).await {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_micros(100)).await;
+            }
+        }
+        let published = match tx.commit().await {
+            Ok(committed) => committed.published.len(),
+            Err(_) => 0,
+        };
+        let rows = env.harness.business_rows().await.len() - before;
+        assert_eq!(rows, published, "after {steps} steps");
+        let items = env.claim(10).await.items;
+        assert_eq!(items.len(), published, "after {steps} steps");
+        let _ = env.queue.ack(env.me, &crate::harness::leases(&items)).await.expect("ack");
+    }
 }
 
 struct Unserialisable;

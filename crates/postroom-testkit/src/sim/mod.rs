@@ -150,7 +150,7 @@ impl SimStore {
     async fn run<T>(&self, call: Call, change: impl FnOnce(&mut State) -> T) -> Result<T> {
         match self.fault(call) {
             Some(Fault::Unavailable) => Err(unavailable()),
-            Some(Fault::Contention) => Err(Error::new(ErrorKind::Contention, "simulated deadlock")),
+            Some(Fault::Contention) => Err(contention()),
             Some(Fault::ReplyLost) => {
                 drop(change(&mut *self.state.lock().await));
                 Err(unavailable())
@@ -158,6 +158,10 @@ impl SimStore {
             None => Ok(change(&mut *self.state.lock().await)),
         }
     }
+}
+
+fn contention() -> Error {
+    Error::new(ErrorKind::Contention, "simulated deadlock")
 }
 
 fn unavailable() -> Error {
@@ -235,8 +239,10 @@ impl TransactionalStore for SimStore {
 
     async fn append(&self, conn: &mut SimConn, entries: &[Entry]) -> Result<Vec<Appended>> {
         let fault = self.fault(Call::Append);
-        if let Some(Fault::Unavailable | Fault::Contention) = fault {
-            return Err(unavailable());
+        match fault {
+            Some(Fault::Unavailable) => return Err(unavailable()),
+            Some(Fault::Contention) => return Err(contention()),
+            Some(Fault::ReplyLost) | None => {}
         }
         let now = self.now();
         let (state, undo) = conn.open_state()?;

@@ -1,0 +1,17 @@
+//! The dispatcher on PostgreSQL.
+
+#![cfg(feature = "postgres")]
+
+mod postgres_support;
+
+use std::sync::Arc;
+
+use postgres_support::Pg;
+use postroom_testkit::{Harness, dispatch};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dsp_1_everything_is_handled_once() {
+    let pg = Pg::on_database_time().await;
+    dispatch::everything_is_handled_once(Arc::clone(&pg.store), 4_000).await;
+    pg.finish().await;
+}
