@@ -1,6 +1,6 @@
 //! `postroom up`: a dispatcher that prints.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,5 +109,7 @@ impl Signals {
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("POSTROOM_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
+    log.with_writer(std::io::stderr).init();
 }

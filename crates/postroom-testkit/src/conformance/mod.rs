@@ -39,6 +39,10 @@ macro_rules! suite {
     ($d:tt $(
         $area:ident: $($module:ident)::+, keep_done = $keep:literal { $($case:ident,)* }
     )*) => {
+        /// Every case, as `<area>::<case>`.
+        pub const CASES: &[&str] =
+            &[$($(concat!(stringify!($area), "::", stringify!($case)),)*)*];
+
         /// Makes every conformance case a test named `conformance::<area>::<case>` for this
         /// harness.
         #[macro_export]

@@ -1,0 +1,22 @@
+//! What the documents say about the suite is true.
+
+use postroom_testkit::conformance::CASES;
+
+fn says(document: &str, text: &str, expected: &str) {
+    assert!(text.contains(expected), "{document} must say {expected:?}");
+}
+
+#[test]
+fn the_number_of_cases_is_the_one_in_the_documents() {
+    let n = CASES.len();
+    says("README", include_str!("../../../README.md"), &format!("| {n} | {n} | {n} |"));
+    says("ARCHITECTURE", include_str!("../../../ARCHITECTURE.md"), &format!("({n} cases"));
+    let guide = include_str!("../../../docs/guide/testing.md");
+    says("the guide", guide, &format!("There are {n} in this version"));
+    let areas = ["publish", "transaction", "idempotency", "claim", "settle", "lease", "retention"];
+    for area in areas.into_iter().chain(["no_history", "admin"]) {
+        let prefix = format!("{area}::");
+        let cases = CASES.iter().filter(|case| case.starts_with(&prefix)).count();
+        says("the guide", guide, &format!("| `{area}` | {cases} |"));
+    }
+}
