@@ -45,7 +45,8 @@ impl HandlerError {
         Self(Outcome::RetryAfter { delay, counted: true, error: why.to_string() })
     }
 
-    /// Try again after this long, as often as it takes: this was not the message's fault.
+    /// Try again after this long, as often as it takes: this was not the message's fault. It leaves
+    /// no trace in the message's history; log it if somebody should know.
     pub fn not_now(delay: Duration, why: impl fmt::Display) -> Self {
         Self(Outcome::RetryAfter { delay, counted: false, error: why.to_string() })
     }
