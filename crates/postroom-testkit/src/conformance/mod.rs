@@ -1,5 +1,5 @@
-//! The conformance suite: each case is a generic function; [`store_conformance!`] makes it a named
-//! test.
+//! The conformance suite: each case is a generic function;
+//! [`store_conformance!`](crate::store_conformance) makes it a named test.
 //!
 //! A store is done when its column equals the others'. To add a case, write the function and one
 //! line in the list below; every store has it then.
