@@ -346,6 +346,23 @@ async fn dsp_12_an_outage_of_the_store_loses_nothing_and_repeats_nothing() {
     assert_eq!(world.store.stats().await.expect("stats").done, 40);
 }
 
+/// A settlement that the database refuses must not take along those that it was grouped with.
+#[tokio::test(start_paused = true)]
+async fn dsp_8_a_refused_group_is_settled_one_by_one() {
+    let world = World::new();
+    world.store.fail_next(Call::Settle, Fault::Refused);
+    let handlers = world.counting(|_| async {
+        sleep(Duration::from_millis(1)).await;
+        Ok(())
+    });
+    world.publish_many(4).await;
+    let running = world.start(handlers, small());
+    world.until_settled().await;
+    running.shutdown(Duration::from_secs(1)).await;
+    assert_eq!(world.runs(), vec![1; 4], "nothing came again after its lease");
+    assert_eq!(world.store.stats().await.expect("stats").done, 4);
+}
+
 #[tokio::test(start_paused = true)]
 async fn dsp_9_no_more_is_claimed_than_there_is_room_for() {
     let world = World::new();

@@ -8,6 +8,7 @@ use sqlx::postgres::PgRow;
 
 use super::PgStore;
 use super::classify::classify;
+use super::floor::Start;
 use super::row::{counter, small_count, stored_message, time};
 
 const WHAT: &str = "claim";
@@ -18,10 +19,12 @@ const UNDECODABLE: Settlement =
 impl PgStore {
     pub(super) async fn claim_batch(&self, claim: &Claim) -> Result<Claimed> {
         let token = LeaseToken::random();
-        let mut rows = self.look(claim, token).await?;
-        if !has_found(&rows)? && self.floor.look_again() {
+        let start = self.floor.start();
+        let bounded = start.is_bounded();
+        let mut rows = self.look(claim, token, start).await?;
+        if bounded && !has_found(&rows)? {
             // Nothing above the floor: what lies below is all there is, and must not be hidden.
-            rows = self.look(claim, token).await?;
+            rows = self.look(claim, token, self.floor.start_at_the_beginning()).await?;
         }
         let mut claimed = Claimed::default();
         let mut undecodable = Vec::new();
@@ -44,9 +47,8 @@ impl PgStore {
         Ok(claimed)
     }
 
-    /// One claim, from where the floor says.
-    async fn look(&self, claim: &Claim, token: LeaseToken) -> Result<Vec<PgRow>> {
-        let start = self.floor.start();
+    /// One claim from `start` on.
+    async fn look(&self, claim: &Claim, token: LeaseToken, start: Start) -> Result<Vec<PgRow>> {
         let rows = self.claimed_rows(claim, token, start.seq()).await?;
         let read = |error| classify(WHAT, error);
         let passed = rows.first().map_or(Ok(None), |row| row.try_get("passed")).map_err(read)?;

@@ -33,7 +33,6 @@ struct Marks {
     /// When which place had been claimed, oldest first.
     passed: VecDeque<(Instant, i64)>,
     next_full: Instant,
-    last_was_full_look: bool,
 }
 
 /// Where one claim starts.
@@ -45,6 +44,11 @@ pub(crate) struct Start {
 }
 
 impl Start {
+    /// Whether it leaves something out.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.seq.is_some_and(|seq| seq > 0)
+    }
+
     pub(crate) fn seq(&self) -> i64 {
         self.seq.unwrap_or(0)
     }
@@ -52,9 +56,13 @@ impl Start {
 
 impl Floor {
     pub(crate) fn new(enabled: bool) -> Self {
-        let marks =
-            Marks { passed: VecDeque::new(), next_full: Instant::now(), last_was_full_look: false };
+        let marks = Marks { passed: VecDeque::new(), next_full: Instant::now() };
         Self { enabled, marks: Mutex::new(marks) }
+    }
+
+    /// Before a claim that must look at everything.
+    pub(crate) fn start_at_the_beginning(&self) -> Start {
+        Start { at: Instant::now(), seq: None }
     }
 
     /// Before a claim.
@@ -87,7 +95,6 @@ impl Floor {
         if start.seq.is_none() {
             marks.next_full = now + (SHARE * (now - start.at)).clamp(OFTEN, RARELY);
         }
-        marks.last_was_full_look = start.seq.is_none();
         if again {
             marks.next_full = now;
         }
@@ -96,12 +103,6 @@ impl Floor {
             Some((at, seq)) if *at + APART > now => *seq = passed.max(*seq),
             _ => marks.passed.push_back((now, passed)),
         }
-    }
-
-    /// Whether a claim that found nothing should be repeated, because it did not look at
-    /// everything.
-    pub(crate) fn look_again(&self) -> bool {
-        self.enabled && !self.marks().last_was_full_look
     }
 
     /// After this process gave back the item at `seq`.

@@ -42,6 +42,30 @@ async fn b38_a_late_commit_with_a_lower_place_is_not_skipped() {
     pg.finish().await;
 }
 
+/// A claim that starts above a row must not say that there is nothing: a benchmark whose tables
+/// were made anew under a live store showed it, and so does a commit that comes very late.
+#[tokio::test]
+async fn wq_1_a_claim_that_finds_nothing_above_its_start_looks_below() {
+    let pg = Pg::on_database_time().await;
+    let outbox = Outbox::new(pg.store());
+    let mut late = outbox.begin().await.expect("begins");
+    let late_id = late.publish(plain()).expect("legal");
+    late.flush().await.expect("takes its place");
+    for _ in 0..3 {
+        outbox.publish(plain()).await.expect("publishes");
+    }
+    // Full batches move the start of later claims, once they are a second old.
+    assert_eq!(claim(&pg, 1, 1).await.len(), 1);
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(claim(&pg, 1, 1).await.len(), 1, "this one looks at everything");
+    assert_eq!(claim(&pg, 1, 1).await.len(), 1, "this one starts above the late row");
+    late.commit().await.expect("commits");
+    let found = claim(&pg, 1, 1).await;
+    assert_eq!(found.len(), 1, "not only after the next full look");
+    assert_eq!(found[0].message.id(), late_id);
+    pg.finish().await;
+}
+
 #[tokio::test]
 async fn b38_a_very_late_commit_is_found_by_a_claim_that_looks_at_everything() {
     let pg = Pg::on_database_time().await;

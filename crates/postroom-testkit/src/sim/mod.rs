@@ -75,6 +75,8 @@ pub enum Fault {
     Contention,
     /// It happened, and the answer was lost.
     ReplyLost,
+    /// The database refuses this call for good: nothing happened, and trying again will not help.
+    Refused,
 }
 
 impl SimStore {
@@ -151,6 +153,7 @@ impl SimStore {
         match self.fault(call) {
             Some(Fault::Unavailable) => Err(unavailable()),
             Some(Fault::Contention) => Err(contention()),
+            Some(Fault::Refused) => Err(refused()),
             Some(Fault::ReplyLost) => {
                 drop(change(&mut *self.state.lock().await));
                 Err(unavailable())
@@ -162,6 +165,10 @@ impl SimStore {
 
 fn contention() -> Error {
     Error::new(ErrorKind::Contention, "simulated deadlock")
+}
+
+fn refused() -> Error {
+    Error::new(ErrorKind::Database, "simulated refusal")
 }
 
 fn unavailable() -> Error {
@@ -242,6 +249,7 @@ impl TransactionalStore for SimStore {
         match fault {
             Some(Fault::Unavailable) => return Err(unavailable()),
             Some(Fault::Contention) => return Err(contention()),
+            Some(Fault::Refused) => return Err(refused()),
             Some(Fault::ReplyLost) | None => {}
         }
         let now = self.now();
@@ -360,6 +368,7 @@ impl StoreTransaction for SimTx {
             Some(Fault::Contention) => {
                 Err(Error::new(ErrorKind::RolledBack, "COMMIT was refused").transient(true))
             }
+            Some(Fault::Refused) => Err(Error::new(ErrorKind::RolledBack, "COMMIT was refused")),
         }
     }
 
