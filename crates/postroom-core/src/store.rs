@@ -1,8 +1,8 @@
 //! The boundary between the engine and a database. Read this page and you know the system.
 //!
-//! It is cut by who owns the transaction: - [`Store`] is the engine's half. Every call is one
-//! transaction of its own on a connection of its
-//!   own. It is dyn-compatible: a dispatcher holds an `Arc<dyn Store>`.
+//! It is cut by who owns the transaction:
+//! - [`Store`] is the engine's half. Every call is one transaction of its own on a connection of
+//!   its own. It is dyn-compatible: a dispatcher holds an `Arc<dyn Store>`.
 //! - [`TransactionalStore`] is the application's half. It writes inside a transaction that somebody
 //!   else began, and neither commits nor rolls it back.
 //! - [`AdminStore`] is for people: look, count, set up.
@@ -15,15 +15,20 @@
 //! A store makes one try per call. Retrying victims of contention is the work of
 //! [`WorkQueue`](crate::WorkQueue).
 
+mod admin;
+pub mod order;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Record, Stats, Status};
+
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
-use crate::lifecycle::{DeadReason, Settlement, State};
+use crate::lifecycle::Settlement;
 use crate::message::Message;
 
 /// A boxed future, written out so that its cost is visible where it is paid: once per round trip.
@@ -33,11 +38,15 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Leases up to `batch` eligible items to the owner.
     ///
-    /// Eligible is what is ready and due, and what is leased with an expired lease. Order: higher
-    /// priority first; within a priority first what waited for its time, then by place in the
-    /// queue. Items whose lease ran out once (*suspects*) are at most `suspects` per call. What
-    /// expired, and what lost too many leases, is made dead on the way and not returned; neither is
-    /// a row that can not be decoded, which dies alone.
+    /// Eligible is what is ready and due, and what is leased with an expired lease. Items whose
+    /// lease ran out once (*suspects*) are at most `suspects` per call. What expired, and what lost
+    /// too many leases, is made dead on the way and not returned; neither is a row that can not be
+    /// decoded, which dies alone.
+    ///
+    /// Without an ordering key: higher priority first; within a priority first what waited for its
+    /// time, then by place in the queue. With one, see [`order`]: the owner gets the first items of
+    /// a key, in order, while nobody holds or awaits one of that key; keys take turns. Both kinds
+    /// take turns in coming first.
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>>;
 
     /// Settles leased items, mixed outcomes in one transaction.
@@ -50,7 +59,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         items: &'a [(Lease, Settlement)],
     ) -> BoxFuture<'a, Result<Settled>>;
 
-    /// Extends leases that have not run out to `lease` from now.
+    /// Extends leases that have not run out to `lease` from now, and with an ordered item the slot
+    /// that it lies in.
     fn renew<'a>(
         &'a self,
         owner: OwnerToken,
@@ -60,10 +70,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Returns up to `limit` expired leases to ready, or to dead past `max_attempts`, and makes up
     /// to as many expired messages dead. Hygiene only: [`claim`](Self::claim) takes over by itself.
+    /// Ordered items are left to the owner of their slot.
     fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>>;
 
     /// Deletes settled messages and idempotency keys that are old enough, up to `limit` of each.
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>>;
+
+    /// Gives back the slots of an owner that claims no more, but those in which it holds items.
+    /// Not calling it costs others the rest of its lease.
+    fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>>;
+
+    /// Whether a dead ordered message stops its key until somebody replays or discards it. Without
+    /// that its successors go on.
+    fn halts(&self) -> bool {
+        false
+    }
 
     /// Resolves when there may be new work. A hint: polling is the guarantee.
     fn woken(&self) -> BoxFuture<'_, ()> {
@@ -141,24 +162,6 @@ pub trait StoreTransaction: Send {
     fn rollback(self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// For people: look, count, set up. None of it is on the way of a message.
-pub trait AdminStore: Store {
-    /// One page of messages, newest first.
-    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>>;
-
-    /// One message with the history of its attempts.
-    fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>>;
-
-    /// How many messages are in which state.
-    fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
-
-    /// Brings the schema up to date; safe when many processes start at once.
-    fn migrate(&self) -> BoxFuture<'_, Result<Migrated>>;
-
-    /// Fails with `Schema` and the command that fixes it, unless the schema fits this version.
-    fn check_schema(&self) -> BoxFuture<'_, Result<()>>;
-}
-
 /// A request for work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -167,6 +170,9 @@ pub struct Claim {
     batch: u32,
     suspects: u32,
     max_attempts: u32,
+    ordered: bool,
+    holding: Option<Vec<i64>>,
+    except_topics: Vec<i64>,
 }
 
 impl Claim {
@@ -179,7 +185,16 @@ impl Claim {
             return Err(Error::limit("batch", format_args!("1 to {}", Self::MAX_BATCH), batch));
         }
         check_lease(lease)?;
-        Ok(Self { owner, lease, batch, suspects: 1, max_attempts: 10 })
+        Ok(Self {
+            owner,
+            lease,
+            batch,
+            suspects: 1,
+            max_attempts: 10,
+            ordered: true,
+            holding: None,
+            except_topics: Vec::new(),
+        })
     }
 
     /// The largest batch.
@@ -198,6 +213,31 @@ impl Claim {
     #[must_use]
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = max_attempts;
+        self
+    }
+
+    /// Whether ordered items are wanted. Only an owner that serves every topic may ask for them: one
+    /// that gives some back stops their keys for everybody. Default: yes.
+    #[must_use]
+    pub fn ordered(mut self, ordered: bool) -> Self {
+        self.ordered = ordered;
+        self
+    }
+
+    /// The hashes of the keys ([`Lane::key_hash`](crate::Lane)) of which the owner holds items: it
+    /// gets no more of those. Without this list the database looks for such items itself, which
+    /// costs more the longer a key's backlog is.
+    #[must_use]
+    pub fn holding(mut self, keys: Vec<i64>) -> Self {
+        self.holding = Some(keys);
+        self
+    }
+
+    /// Nothing of these topics, given by their [hashes](crate::Message::topic_hash). An ordered item
+    /// of such a topic stops its key.
+    #[must_use]
+    pub fn except_topics(mut self, hashes: Vec<i64>) -> Self {
+        self.except_topics = hashes;
         self
     }
 
@@ -229,6 +269,24 @@ impl Claim {
     #[must_use]
     pub fn attempts_limit(&self) -> u32 {
         self.max_attempts
+    }
+
+    /// Whether ordered items are wanted.
+    #[must_use]
+    pub fn wants_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// Keys of which the owner holds items, if it says so.
+    #[must_use]
+    pub fn held_keys(&self) -> Option<&[i64]> {
+        self.holding.as_deref()
+    }
+
+    /// Topics of which it wants nothing.
+    #[must_use]
+    pub fn excluded_topics(&self) -> &[i64] {
+        &self.except_topics
     }
 }
 
@@ -267,7 +325,10 @@ pub struct WorkItem {
     pub lost: u32,
     /// When it was written.
     pub created_at: Timestamp,
-    /// When the lease runs out, by the database's clock.
+    /// When it was claimed, by the database's clock.
+    pub claimed_at: Timestamp,
+    /// When the lease runs out, by the database's clock. An ordered item is leased no longer than
+    /// its slot, so this may be less than what was asked for.
     pub locked_until: Timestamp,
 }
 
@@ -374,127 +435,4 @@ pub fn id_taken(id: MessageId) -> Error {
         ErrorKind::IdTaken,
         format!("message id {id} belongs to a message with other content; use a fresh id"),
     )
-}
-
-/// A filter and a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List {
-    /// Only these.
-    pub status: Option<Status>,
-    /// Only this topic.
-    pub topic: Option<String>,
-    /// Only this tenant.
-    pub tenant: Option<String>,
-    /// Older than this message, the last of the page before.
-    pub before: Option<MessageId>,
-    /// How many at most. Default 50; at most 500.
-    pub limit: u32,
-}
-
-impl Default for List {
-    fn default() -> Self {
-        Self { status: None, topic: None, tenant: None, before: None, limit: 50 }
-    }
-}
-
-/// What people filter by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Status {
-    /// Ready, whether due or waiting.
-    Pending,
-    /// Somebody holds it.
-    Leased,
-    /// Ready again after a bad attempt.
-    Failed,
-    /// Delivered.
-    Done,
-    /// A dead letter.
-    Dead,
-}
-
-/// A message with its delivery state.
-#[derive(Clone, Debug)]
-pub struct Record {
-    /// The message; nothing when its row can not be decoded.
-    pub message: Option<Message>,
-    /// The identity, which can always be read.
-    pub id: MessageId,
-    /// Its place in the queue.
-    pub work: WorkId,
-    /// The topic as stored.
-    pub topic: String,
-    /// The tenant as stored.
-    pub tenant_id: Option<String>,
-    /// The state.
-    pub state: State,
-    /// Why it is dead.
-    pub reason: Option<DeadReason>,
-    /// When it was written.
-    pub created_at: Timestamp,
-    /// Deliveries that ended badly.
-    pub attempts: u32,
-    /// Leases that ran out.
-    pub lost: u32,
-    /// When it will be tried, if it waits.
-    pub next_attempt_at: Option<Timestamp>,
-    /// When its lease runs out.
-    pub locked_until: Option<Timestamp>,
-    /// Who holds it.
-    pub owner: Option<OwnerToken>,
-    /// The error of its last bad attempt; cleared by done.
-    pub last_error: Option<String>,
-    /// When it was settled.
-    pub processed_at: Option<Timestamp>,
-    /// By whom.
-    pub processed_by: Option<OwnerToken>,
-}
-
-/// A message with its delivery state and what happened to it.
-#[derive(Clone, Debug)]
-pub struct Detail {
-    /// The message and its state.
-    pub record: Record,
-    /// Bad attempts and lost leases, oldest first.
-    pub history: Vec<Attempt>,
-}
-
-/// A bad attempt or a lost lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
-    /// When it was recorded.
-    pub at: Timestamp,
-    /// Who had the lease.
-    pub by: Option<OwnerToken>,
-    /// Whether the lease ran out, rather than the handler saying no.
-    pub lease_lost: bool,
-    /// What the handler said.
-    pub error: Option<String>,
-}
-
-/// How many messages are in which state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Can be claimed now.
-    pub ready: u64,
-    /// Wait for their time.
-    pub waiting: u64,
-    /// Are held, or were by somebody whose lease ran out.
-    pub leased: u64,
-    /// Of the ready and waiting: had a bad attempt.
-    pub failed: u64,
-    /// Delivered and kept.
-    pub done: u64,
-    /// Dead letters.
-    pub dead: u64,
-    /// How long the oldest one that can be claimed has been there.
-    pub oldest_ready: Option<Duration>,
-}
-
-/// What a migration did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Migrated {
-    /// The version before; 0 for an empty database.
-    pub from: u32,
-    /// The version now.
-    pub to: u32,
 }

@@ -53,11 +53,29 @@ type Conn<H> = <<H as Harness>::Store as TransactionalStore>::Conn;
 pub struct Options {
     /// See `StoreConfig::keep_done`.
     pub keep_done: bool,
+    /// See `StoreConfig::halt`.
+    pub halt: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_done: true }
+        Self { keep_done: true, halt: false }
+    }
+}
+
+impl Options {
+    /// Whether delivered messages are kept.
+    #[must_use]
+    pub fn keep_done(mut self, keep_done: bool) -> Self {
+        self.keep_done = keep_done;
+        self
+    }
+
+    /// Whether a dead ordered message stops its key.
+    #[must_use]
+    pub fn halt(mut self, halt: bool) -> Self {
+        self.halt = halt;
+        self
     }
 }
 

@@ -30,10 +30,10 @@ pub fn compare_with_reference<H: Harness>(cases: u32) {
         .build()
         .expect("a runtime");
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let history = (any::<bool>(), vec(op(), 1..40));
-    let outcome = TestRunner::new(config).run(&history, |(keep_done, ops)| {
+    let history = (any::<bool>(), any::<bool>(), vec(op(), 1..40));
+    let outcome = TestRunner::new(config).run(&history, |(keep_done, halt, ops)| {
         runtime.block_on(async {
-            let mut pair = Pair::<H>::fresh(Options { keep_done }).await;
+            let mut pair = Pair::<H>::fresh(Options { keep_done, halt }).await;
             for op in &ops {
                 pair.step(op).await;
             }
@@ -50,12 +50,22 @@ pub fn compare_with_reference<H: Harness>(cases: u32) {
 #[derive(Clone, Debug)]
 enum Op {
     Publish(Vec<Draft>, End),
-    Claim { owner: usize, batch: u32, suspects: u32, max_attempts: u32 },
+    Claim { owner: usize, batch: u32, suspects: u32, max_attempts: u32, terms: Terms },
+    Leave { owner: usize },
     Settle { owner: usize, items: Vec<(prop::sample::Index, Kind)> },
     Renew { owner: usize, items: Vec<prop::sample::Index>, secs: u64 },
     Reap { limit: u32, max_attempts: u32 },
     Purge { done: Option<u64>, dead: Option<u64>, keys: Option<u64> },
     Advance(u64),
+}
+
+/// What a claim says about order and topics.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    ordered: bool,
+    /// One of the keys is said to be held, and perhaps is.
+    holding: Option<usize>,
+    without_x: bool,
 }
 
 /// A message to be: small numbers, so that they collide.
@@ -66,7 +76,8 @@ struct Draft {
     due: Option<u64>,
     expires: Option<u64>,
     priority: i16,
-    ordered: bool,
+    ordering_key: Option<usize>,
+    is_x: bool,
     repeat: Option<prop::sample::Index>,
 }
 
@@ -88,11 +99,12 @@ fn op() -> impl Strategy<Value = Op> {
     let owner = 0..2_usize;
     prop_oneof![
         4 => (vec(draft(), 1..4), end()).prop_map(|(drafts, end)| Op::Publish(drafts, end)),
-        4 => (owner.clone(), 1..5_u32, 0..3_u32, 1..4_u32).prop_map(
-            |(owner, batch, suspects, max_attempts)| Op::Claim {
-                owner, batch, suspects, max_attempts
+        4 => (owner.clone(), 1..7_u32, 0..3_u32, 1..4_u32, terms()).prop_map(
+            |(owner, batch, suspects, max_attempts, terms)| Op::Claim {
+                owner, batch, suspects, max_attempts, terms
             }
         ),
+        1 => owner.clone().prop_map(|owner| Op::Leave { owner }),
         4 => (owner.clone(), vec((any::<prop::sample::Index>(), kind()), 1..4))
             .prop_map(|(owner, items)| Op::Settle { owner, items }),
         1 => (owner, vec(any::<prop::sample::Index>(), 1..4), 1..20_u64)
@@ -102,6 +114,12 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (age(), age(), age()).prop_map(|(done, dead, keys)| Op::Purge { done, dead, keys }),
         3 => (1..25_u64).prop_map(Op::Advance),
     ]
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let holding = proptest::option::weighted(0.2, 0..KEYS);
+    (proptest::bool::weighted(0.9), holding, proptest::bool::weighted(0.1))
+        .prop_map(|(ordered, holding, without_x)| Terms { ordered, holding, without_x })
 }
 
 fn age() -> impl Strategy<Value = Option<u64>> {
@@ -120,16 +138,18 @@ fn draft() -> impl Strategy<Value = Draft> {
         maybe(0..30),
         maybe(1..40),
         prop_oneof![4 => Just(0_i16), 1 => Just(5), 1 => Just(-5), 1 => -3..3_i16],
+        proptest::option::weighted(0.5, 0..KEYS),
         proptest::bool::weighted(0.1),
         proptest::option::weighted(0.1, any::<prop::sample::Index>()),
     )
-        .prop_map(|(key, tenant, due, expires, priority, ordered, repeat)| Draft {
+        .prop_map(|(key, tenant, due, expires, priority, ordering_key, is_x, repeat)| Draft {
             key,
             tenant,
             due,
             expires,
             priority,
-            ordered,
+            ordering_key,
+            is_x,
             repeat,
         })
 }
@@ -163,7 +183,8 @@ impl<H: Harness> Pair<H> {
         let clock = ManualClock::default();
         let harness = H::fresh(clock.clone(), options).await;
         let store = harness.store();
-        let sim = SimStore::new(clock.clone()).keep_done(options.keep_done);
+        let sim = SimStore::new(clock.clone());
+        let sim = sim.keep_done(options.keep_done).halt(options.halt);
         Self {
             real: WorkQueue::new(Arc::clone(&store) as Arc<dyn Store>),
             outbox: Outbox::new(store),
@@ -181,12 +202,16 @@ impl<H: Harness> Pair<H> {
     async fn step(&mut self, op: &Op) {
         match op {
             Op::Publish(drafts, end) => self.publish(drafts, *end).await,
-            Op::Claim { owner, batch, suspects, max_attempts } => {
+            Op::Claim { owner, batch, suspects, max_attempts, terms } => {
                 let claim = Claim::new(self.owners[*owner], Duration::from_secs(10), *batch)
                     .expect("legal")
                     .suspects(*suspects)
                     .max_attempts(*max_attempts);
-                self.claim(&claim).await;
+                self.claim(&with_terms(claim, *terms)).await;
+            }
+            Op::Leave { owner } => {
+                self.harness.store().leave(self.owners[*owner]).await.expect("leave");
+                self.sim.leave(self.owners[*owner]).await.expect("leave");
             }
             Op::Settle { owner, items } => self.settle(self.owners[*owner], items).await,
             Op::Renew { owner, items, secs } => {
@@ -217,7 +242,8 @@ impl<H: Harness> Pair<H> {
         if let Some(repeat) = draft.repeat.filter(|_| !self.messages.is_empty()) {
             return repeat.get(&self.messages).clone();
         }
-        let mut builder = Message::builder("t").priority(draft.priority);
+        let topic = if draft.is_x { "x" } else { "t" };
+        let mut builder = Message::builder(topic).priority(draft.priority);
         if let Some(key) = draft.key {
             builder = builder.idempotency_key(uuid::Uuid::from_u128(key));
         }
@@ -230,8 +256,8 @@ impl<H: Harness> Pair<H> {
         if let Some(secs) = draft.expires {
             builder = builder.expires_after(Duration::from_secs(secs));
         }
-        if draft.ordered {
-            builder = builder.ordering_key("k");
+        if let Some(key) = draft.ordering_key {
+            builder = builder.ordering_key(key.to_string());
         }
         builder.build().expect("legal")
     }
@@ -311,6 +337,21 @@ impl<H: Harness> Pair<H> {
             assert_eq!(history(&*store).await, history(&self.sim).await, "{}", record.id);
         }
     }
+}
+
+const KEYS: usize = 3;
+
+fn with_terms(claim: Claim, terms: Terms) -> Claim {
+    let build = |builder: postroom_core::MessageBuilder| builder.build().expect("legal");
+    let x = build(Message::builder("x")).topic_hash();
+    let claim = claim.ordered(terms.ordered).except_topics(if terms.without_x {
+        vec![x]
+    } else {
+        Vec::new()
+    });
+    let Some(key) = terms.holding else { return claim };
+    let key = build(Message::builder("t").ordering_key(key.to_string()));
+    claim.holding(key.lane().map(|lane| lane.key_hash).into_iter().collect())
 }
 
 fn settlement(kind: &Kind) -> Settlement {

@@ -29,7 +29,7 @@ impl Harness for Sim {
     type Plain = Plain;
 
     async fn fresh(clock: ManualClock, options: Options) -> Self {
-        Self(SimStore::new(clock).keep_done(options.keep_done))
+        Self(SimStore::new(clock).keep_done(options.keep_done).halt(options.halt))
     }
 
     fn store(&self) -> Arc<SimStore> {

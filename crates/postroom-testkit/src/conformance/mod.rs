@@ -18,6 +18,8 @@ pub mod idempotency;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod lease;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod order;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod publish;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod retention;
@@ -37,7 +39,7 @@ async fn stats<H: Harness>(env: &Env<H>) -> Stats {
 /// Writes the macro that writes the tests, from one list.
 macro_rules! suite {
     ($d:tt $(
-        $area:ident: $($module:ident)::+, keep_done = $keep:literal { $($case:ident,)* }
+        $area:ident: $($module:ident)::+, $options:expr => { $($case:ident,)* }
     )*) => {
         /// Every case, as `<area>::<case>`.
         pub const CASES: &[&str] =
@@ -58,8 +60,8 @@ macro_rules! suite {
                         $(
                             #[test]
                             fn $case() {
-                                let options = $crate::Options { keep_done: $keep };
-                                $crate::run::<$d harness, _>(options, cases::$case);
+                                use $crate::Options;
+                                $crate::run::<$d harness, _>($options, cases::$case);
                             }
                         )*
                     })*
@@ -70,7 +72,7 @@ macro_rules! suite {
 }
 
 suite! { $
-    publish: publish, keep_done = true {
+    publish: publish, Options::default() => {
         pub_1_atomicity,
         pub_1_commit_makes_both_rows_visible,
         pub_1_a_dropped_transaction_leaves_nothing,
@@ -98,7 +100,7 @@ suite! { $
         dsp_2_its_lease_runs_out_like_any_other,
         dsp_2_due_later_and_ordered_are_born_ready_all_the_same,
     }
-    transaction: transaction, keep_done = true {
+    transaction: transaction, Options::default() => {
         pub_3_an_empty_transaction_commits,
         pub_3_a_rolled_back_savepoint_takes_its_messages_along,
         pub_3_a_released_savepoint_keeps_them,
@@ -116,7 +118,7 @@ suite! { $
         pub_3_hooks_of_a_savepoint_share_its_fate,
         pub_10_publishing_needs_no_dispatcher,
     }
-    idempotency: idempotency, keep_done = true {
+    idempotency: idempotency, Options::default() => {
         pub_6_a_duplicate_is_success_with_the_first_id,
         pub_6_the_same_key_of_another_tenant_is_a_new_message,
         pub_6_no_tenant_is_a_scope_of_its_own,
@@ -135,7 +137,7 @@ suite! { $
         pub_11_with_a_key_a_retry_after_an_unknown_commit_is_safe,
         pub_6_a_duplicate_of_what_this_transaction_wrote,
     }
-    claim: claim, keep_done = true {
+    claim: claim, Options::default() => {
         wq_1_a_claim_leases_what_is_ready,
         wq_1_nothing_ready_is_an_empty_answer,
         wq_1_the_batch_is_a_limit,
@@ -165,7 +167,7 @@ suite! { $
         wq_1_each_claim_has_a_token_of_its_own,
         wq_11_the_same_backlog_is_claimed_in_full_by_small_batches,
     }
-    settle: settle, keep_done = true {
+    settle: settle, Options::default() => {
         wq_3_ack_makes_it_done,
         wq_3_ack_clears_the_error_and_keeps_the_history,
         wq_3_what_is_not_mine_is_ignored_and_reported,
@@ -191,7 +193,7 @@ suite! { $
         wq_10_a_thousand_settle_in_one_call,
         wq_4_sixteen_rivals_settle_an_item_once,
     }
-    lease: lease, keep_done = true {
+    lease: lease, Options::default() => {
         wq_7_renew_extends_a_lease,
         wq_7_an_expired_lease_is_not_renewed,
         wq_7_foreign_and_stale_leases_are_not_renewed,
@@ -207,7 +209,46 @@ suite! { $
         wq_2_reap_and_purge_need_a_limit,
         wq_8_reaping_and_settling_at_once_never_reopen_a_done_item,
     }
-    retention: retention, keep_done = true {
+    order: order, Options::default() => {
+        ord_1_a_key_is_claimed_in_publish_order,
+        ord_1_a_key_in_hand_is_not_claimed_again,
+        ord_1_keys_run_in_parallel,
+        ord_1_one_key_alone_fills_the_batch,
+        ord_1_keys_take_turns,
+        ord_1_a_claim_is_filled_from_many_keys,
+        ord_1_tenants_have_their_own_keys,
+        ord_1_a_key_spans_topics,
+        ord_1_priority_never_reorders_a_key,
+        ord_1_a_slot_has_one_owner,
+        ord_1_owners_share_the_slots,
+        ord_1_a_slot_is_not_handed_over_while_something_in_it_is_held,
+        ord_1_leaving_gives_the_slots_back_at_once,
+        ord_1_a_dead_owners_slots_are_taken_at_expiry,
+        wq_4_an_expired_ordered_lease_that_nobody_took_still_settles,
+        wq_8_an_ordered_killer_is_dead_after_max_plus_one_runs,
+        wq_8_reap_leaves_ordered_items_to_their_slot,
+        wq_7_renewing_keeps_the_slot_too,
+        wq_7_an_ordered_item_is_leased_no_longer_than_its_slot,
+        ord_2_a_retry_stops_its_key_alone,
+        ord_2_skip_a_dead_message_lets_the_others_pass,
+        wq_5_a_released_run_comes_again_in_order,
+        due_later_blocks_nothing_and_takes_its_place_when_due,
+        wq_1_an_expired_head_is_dead_and_the_next_goes,
+        wq_1_an_undecodable_ordered_row_dies_alone,
+        ord_3_both_kinds_take_turns,
+        ord_3_room_that_one_kind_leaves_is_the_others,
+        ord_1_an_owner_may_want_no_ordered_items,
+        dsp_10_an_excluded_topic_stops_its_keys_alone,
+        ord_1_keys_that_the_owner_says_it_holds_are_left_out,
+        ord_1_rivals_never_hold_a_key_at_the_same_time,
+    }
+    halt: order::halt, Options::default().halt(true) => {
+        ord_2_halt_a_dead_message_stops_its_key_alone,
+        ord_2_halt_an_expired_head_stops_its_key,
+        ord_2_halt_an_undecodable_row_stops_its_key,
+        ord_2_halt_unordered_deaths_stop_nothing,
+    }
+    retention: retention, Options::default() => {
         ret_1_done_messages_go_after_their_time,
         ret_1_live_messages_are_never_purged,
         ret_1_dead_letters_are_kept_unless_asked,
@@ -218,14 +259,14 @@ suite! { $
         ret_1_a_keys_time_starts_when_its_message_is_settled,
         ret_1_a_key_can_outlive_its_purged_message,
     }
-    no_history: retention::none, keep_done = false {
+    no_history: retention::none, Options::default().keep_done(false) => {
         ret_1_an_acknowledged_message_is_deleted,
         ret_1_a_dead_letter_is_kept_all_the_same,
         ret_1_the_key_still_dedupes_for_its_own_time,
         ret_1_the_same_keyed_message_again_already_existed,
         ret_1_history_goes_with_the_message,
     }
-    admin: admin, keep_done = true {
+    admin: admin, Options::default() => {
         adm_1_newest_first_page_by_page,
         adm_1_filter_by_status,
         adm_1_filter_by_topic_and_tenant,

@@ -3,6 +3,7 @@
 //! Like SQLite it has one writer at a time: a transaction holds the whole store until it ends.
 
 mod admin;
+mod order;
 mod queue;
 mod state;
 
@@ -22,6 +23,7 @@ use postroom_core::{
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use tokio::time::Instant;
 
+use queue::Rules;
 use state::{State, Undo};
 
 /// The in-memory store. Clones share it.
@@ -46,7 +48,7 @@ pub struct SimStore {
     clock: ManualClock,
     /// Since when tokio's time is added to the clock's, if it is.
     ticking_since: Option<Instant>,
-    keep_done: bool,
+    rules: Rules,
     woken: Arc<Notify>,
     faults: Arc<StdMutex<VecDeque<(Call, Fault)>>>,
 }
@@ -87,7 +89,7 @@ impl SimStore {
             state: Arc::default(),
             clock,
             ticking_since: None,
-            keep_done: true,
+            rules: Rules { keep_done: true, halt: false },
             woken: Arc::default(),
             faults: Arc::default(),
         }
@@ -96,7 +98,14 @@ impl SimStore {
     /// The same store, deleting messages when they are acknowledged.
     #[must_use]
     pub fn keep_done(mut self, keep: bool) -> Self {
-        self.keep_done = keep;
+        self.rules.keep_done = keep;
+        self
+    }
+
+    /// The same store, in which a dead ordered message stops its key.
+    #[must_use]
+    pub fn halt(mut self, halt: bool) -> Self {
+        self.rules.halt = halt;
         self
     }
 
@@ -189,7 +198,7 @@ impl fmt::Debug for SimStore {
 
 impl Store for SimStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>> {
-        Box::pin(self.run(Call::Claim, |state| state.claim(claim, self.now())))
+        Box::pin(self.run(Call::Claim, |state| state.claim(claim, self.rules, self.now())))
     }
 
     fn settle<'a>(
@@ -198,9 +207,7 @@ impl Store for SimStore {
         items: &'a [(Lease, Settlement)],
     ) -> BoxFuture<'a, Result<Settled>> {
         Box::pin(
-            self.run(Call::Settle, move |state| {
-                state.settle(owner, items, self.keep_done, self.now())
-            }),
+            self.run(Call::Settle, move |state| state.settle(owner, items, self.rules, self.now())),
         )
     }
 
@@ -214,11 +221,25 @@ impl Store for SimStore {
     }
 
     fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
-        Box::pin(async move { Ok(self.state.lock().await.reap(limit, max_attempts, self.now())) })
+        Box::pin(async move {
+            let (rules, now) = (self.rules, self.now());
+            Ok(self.state.lock().await.reap(limit, max_attempts, rules, now))
+        })
     }
 
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
         Box::pin(async move { Ok(self.state.lock().await.purge(purge, self.now())) })
+    }
+
+    fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.state.lock().await.leave(owner);
+            Ok(())
+        })
+    }
+
+    fn halts(&self) -> bool {
+        self.rules.halt
     }
 
     fn woken(&self) -> BoxFuture<'_, ()> {

@@ -10,74 +10,123 @@ use postroom_core::{Lease, LeaseToken, OwnerToken, Timestamp, WorkId};
 
 use super::state::{Held, Key, Row, SettledRow, State};
 
-impl State {
-    /// Ordered rows are left to the owners of their slots.
-    pub(crate) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Claimed {
-        let mut suspects = claim.max_suspects();
-        let mut picked = Vec::new();
-        for (seq, suspect) in self.eligible(now) {
-            if picked.len() == claim.batch() as usize {
-                break;
-            }
-            if suspect {
-                if suspects == 0 {
-                    continue;
-                }
-                suspects -= 1;
-            }
-            picked.push(seq);
-        }
-        let token = LeaseToken::random();
-        let mut claimed = Claimed::default();
-        for seq in picked {
-            match self.lease(seq, claim, token, now) {
-                Some(item) => claimed.items.push(item),
-                None => claimed.dead += 1,
-            }
-        }
-        claimed
+/// How a store was set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) keep_done: bool,
+    pub(crate) halt: bool,
+}
+
+/// A claim at work.
+pub(super) struct Taking<'a> {
+    pub(super) claim: &'a Claim,
+    pub(super) rules: Rules,
+    pub(super) now: Timestamp,
+    pub(super) room: u32,
+    suspects: u32,
+    token: LeaseToken,
+    claimed: Claimed,
+}
+
+impl Taking<'_> {
+    pub(super) fn excludes(&self, row: &Row) -> bool {
+        self.claim.excluded_topics().contains(&row.topic_hash)
     }
 
-    /// What may be claimed, in claim order, and whether each is a suspect.
-    fn eligible(&self, now: Timestamp) -> Vec<(i64, bool)> {
+    pub(super) fn allow_suspect(&mut self) -> bool {
+        let allowed = self.suspects > 0;
+        self.suspects = self.suspects.saturating_sub(1);
+        allowed
+    }
+
+    pub(super) fn note(&mut self, leased: Option<WorkItem>) {
+        match leased {
+            Some(item) => self.claimed.items.push(item),
+            None => self.claimed.dead += 1,
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn claim(&mut self, claim: &Claim, rules: Rules, now: Timestamp) -> Claimed {
+        let mut taking = Taking {
+            claim,
+            rules,
+            now,
+            room: claim.batch(),
+            suspects: claim.max_suspects(),
+            token: LeaseToken::random(),
+            claimed: Claimed::default(),
+        };
+        if claim.wants_ordered() && std::mem::take(&mut self.ordered_first) {
+            self.claim_ordered(&mut taking);
+            self.claim_unordered(&mut taking);
+        } else {
+            let ordered_work = claim.wants_ordered() && self.has_ordered_work(now);
+            self.claim_unordered(&mut taking);
+            if ordered_work && taking.room > 0 {
+                self.claim_ordered(&mut taking);
+            }
+            self.ordered_first |= ordered_work;
+        }
+        taking.claimed
+    }
+
+    fn claim_unordered(&mut self, taking: &mut Taking<'_>) {
+        let until = taking.now.saturating_add(taking.claim.lease());
+        for seq in self.eligible(taking) {
+            if taking.room == 0 {
+                return;
+            }
+            let suspect = self.queue.get(&seq).or_else(|| self.parked.get(&seq));
+            if suspect.is_some_and(Row::is_suspect) && !taking.allow_suspect() {
+                continue;
+            }
+            taking.room -= 1;
+            let leased = self.lease(seq, until, taking);
+            taking.note(leased);
+        }
+    }
+
+    /// What may be claimed of the unordered rows, in claim order.
+    fn eligible(&self, taking: &Taking<'_>) -> Vec<i64> {
+        let now = taking.now;
+        let fits = |row: &Row| row.lane.is_none() && !taking.excludes(row);
         let queued = self
             .queue
             .iter()
-            .filter(|(_, row)| !row.ordered && (row.is_ready(now) || row.lease_ran_out(now)));
-        let parked = self.parked.iter().filter(|(_, row)| !row.ordered && row.is_ready(now));
+            .filter(|(_, row)| fits(row) && (row.is_ready(now) || row.lease_ran_out(now)));
+        let parked = self.parked.iter().filter(|(_, row)| fits(row) && row.is_ready(now));
         let mut all: Vec<_> = parked
-            .map(|(seq, row)| ((-row.priority, false, row.wake_at, *seq), row))
-            .chain(queued.map(|(seq, row)| ((-row.priority, true, None, *seq), row)))
+            .map(|(seq, row)| (-row.priority, false, row.wake_at, *seq))
+            .chain(queued.map(|(seq, row)| (-row.priority, true, None, *seq)))
             .collect();
-        all.sort_by_key(|(order, _)| *order);
-        let suspect = |row: &Row| row.lost > 0 || row.held.is_some();
-        all.into_iter().map(|((_, _, _, seq), row)| (seq, suspect(row))).collect()
+        all.sort_unstable();
+        all.into_iter().map(|(.., seq)| seq).collect()
     }
 
-    fn lease(
+    pub(super) fn lease(
         &mut self,
         seq: i64,
-        claim: &Claim,
-        token: LeaseToken,
-        now: Timestamp,
+        until: Timestamp,
+        taking: &Taking<'_>,
     ) -> Option<WorkItem> {
+        let Taking { claim, rules, now, token, .. } = *taking;
         let mut row = self.take(seq)?;
         let max = claim.attempts_limit();
-        let dead = row.held.is_some() && self.lose_lease(seq, &mut row, max, now);
+        let lost = row.held.is_some() && self.lose_lease(seq, &mut row, max, now);
         row.wake_at = None;
-        if row.has_expired(now) {
-            self.bury(seq, &row, DeadReason::Expired, Some(claim.owner()), now);
+        let reason = if row.has_expired(now) {
+            Some(DeadReason::Expired)
+        } else if lost {
+            Some(DeadReason::LostLeases)
+        } else {
+            self.undecodable.contains(&seq).then_some(DeadReason::Undecodable)
+        };
+        if let Some(reason) = reason {
+            self.bury(seq, &row, reason, Some(claim.owner()), rules, now);
             return None;
         }
-        if dead {
-            self.bury(seq, &row, DeadReason::LostLeases, Some(claim.owner()), now);
-            return None;
-        }
-        if self.undecodable.contains(&seq) {
-            self.bury(seq, &row, DeadReason::Undecodable, Some(claim.owner()), now);
-            return None;
-        }
-        let until = now.saturating_add(claim.lease());
         row.held = Some(Held { owner: claim.owner(), token, until });
         let stored = &self.messages[&seq];
         let item = WorkItem {
@@ -86,6 +135,7 @@ impl State {
             attempts: row.attempts,
             lost: row.lost,
             created_at: stored.created_at,
+            claimed_at: now,
             locked_until: until,
         };
         self.queue.insert(seq, row);
@@ -116,9 +166,13 @@ impl State {
         row: &Row,
         reason: DeadReason,
         by: Option<OwnerToken>,
+        rules: Rules,
         at: Timestamp,
     ) {
         let (attempts, lost) = (row.attempts, row.lost);
+        if let Some(lane) = row.lane.filter(|_| rules.halt) {
+            self.halted.insert(seq, lane);
+        }
         self.settled.insert(seq, SettledRow { reason: Some(reason), at, by, attempts, lost });
     }
 
@@ -126,13 +180,13 @@ impl State {
         &mut self,
         owner: OwnerToken,
         items: &[(Lease, Settlement)],
-        keep_done: bool,
+        rules: Rules,
         now: Timestamp,
     ) -> Settled {
         let mut settled = Settled::default();
         for (lease, settlement) in items {
             if self.holds(owner, *lease) {
-                self.apply(owner, lease.work.seq(), settlement, keep_done, now);
+                self.apply(owner, lease.work.seq(), settlement, rules, now);
                 settled.applied += 1;
             } else {
                 settled.lost.push(*lease);
@@ -151,7 +205,7 @@ impl State {
         owner: OwnerToken,
         seq: i64,
         settlement: &Settlement,
-        keep_done: bool,
+        rules: Rules,
         now: Timestamp,
     ) {
         let Some(mut row) = self.queue.remove(&seq) else {
@@ -159,7 +213,7 @@ impl State {
         };
         row.held = None;
         match settlement {
-            Settlement::Done if keep_done => {
+            Settlement::Done if rules.keep_done => {
                 let (attempts, lost, by) = (row.attempts, row.lost, Some(owner));
                 self.settled.insert(seq, SettledRow { reason: None, at: now, by, attempts, lost });
             }
@@ -168,12 +222,12 @@ impl State {
             Settlement::Retry { delay, counted, error } => {
                 self.count_attempt(owner, seq, &mut row, *counted, error.as_ref(), now);
                 row.wake_at = Some(now.saturating_add(*delay));
-                let place = if row.ordered { &mut self.queue } else { &mut self.parked };
+                let place = if row.lane.is_some() { &mut self.queue } else { &mut self.parked };
                 place.insert(seq, row);
             }
             Settlement::Dead { reason, counted, error } => {
                 self.count_attempt(owner, seq, &mut row, *counted, error.as_ref(), now);
-                self.bury(seq, &row, *reason, Some(owner), now);
+                self.bury(seq, &row, *reason, Some(owner), rules, now);
             }
         }
     }
@@ -219,21 +273,47 @@ impl State {
     ) -> Settled {
         let mut renewed = Settled::default();
         for item in leases {
-            let held = self.queue.get_mut(&item.work.seq()).and_then(|row| row.held.as_mut());
-            match held {
-                Some(held)
-                    if held.owner == owner && held.token == item.token && held.until > now =>
-                {
-                    held.until = now.saturating_add(lease);
-                    renewed.applied += 1;
-                }
-                _ => renewed.lost.push(*item),
+            if self.renew_one(owner, *item, now, now.saturating_add(lease)) {
+                renewed.applied += 1;
+            } else {
+                renewed.lost.push(*item);
             }
         }
         renewed
     }
 
-    pub(crate) fn reap(&mut self, limit: u32, max_attempts: u32, now: Timestamp) -> Reaped {
+    fn renew_one(
+        &mut self,
+        owner: OwnerToken,
+        lease: Lease,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> bool {
+        let Some(row) = self.queue.get_mut(&lease.work.seq()) else { return false };
+        let Some(held) = &mut row.held else { return false };
+        if held.owner != owner || held.token != lease.token || held.until <= now {
+            return false;
+        }
+        if let Some(lane) = row.lane {
+            let slot = self.slots.get_mut(&lane.slot);
+            let Some(slot) = slot.filter(|slot| slot.0 == owner && slot.1 > now) else {
+                return false;
+            };
+            slot.1 = slot.1.max(until);
+            let alive_until = self.nodes.entry(owner).or_insert(until);
+            *alive_until = until.max(*alive_until);
+        }
+        held.until = until;
+        true
+    }
+
+    pub(crate) fn reap(
+        &mut self,
+        limit: u32,
+        max_attempts: u32,
+        rules: Rules,
+        now: Timestamp,
+    ) -> Reaped {
         let limit = limit as usize;
         let first = |rows: Vec<i64>| rows.into_iter().take(limit).collect::<Vec<_>>();
         let ran_out = first(self.unordered(|row| row.lease_ran_out(now)));
@@ -245,7 +325,7 @@ impl State {
                 continue;
             };
             if self.lose_lease(seq, &mut row, max_attempts, now) {
-                self.bury(seq, &row, DeadReason::LostLeases, None, now);
+                self.bury(seq, &row, DeadReason::LostLeases, None, rules, now);
                 reaped.dead += 1;
             } else {
                 self.queue.insert(seq, row);
@@ -254,7 +334,7 @@ impl State {
         }
         for seq in expired {
             let Some(row) = self.take(seq) else { continue };
-            self.bury(seq, &row, DeadReason::Expired, None, now);
+            self.bury(seq, &row, DeadReason::Expired, None, rules, now);
             reaped.dead += 1;
         }
         reaped
@@ -262,7 +342,7 @@ impl State {
 
     fn unordered(&self, which: impl Fn(&Row) -> bool) -> Vec<i64> {
         let rows = self.queue.iter().chain(&self.parked);
-        rows.filter(|(_, row)| !row.ordered && which(row)).map(|(seq, _)| *seq).collect()
+        rows.filter(|(_, row)| row.lane.is_none() && which(row)).map(|(seq, _)| *seq).collect()
     }
 
     pub(crate) fn purge(&mut self, purge: &Purge, now: Timestamp) -> Purged {

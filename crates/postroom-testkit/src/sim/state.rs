@@ -2,7 +2,9 @@
 
 use postroom_core::lifecycle::DeadReason;
 use postroom_core::store::{Appended, Attempt, Birth, Entry, id_taken};
-use postroom_core::{LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, When, WorkId};
+use postroom_core::{
+    Lane, LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, When, WorkId,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// All tables of one box.
@@ -19,6 +21,15 @@ pub(crate) struct State {
     pub(crate) attempts: HashMap<MessageId, Vec<Attempt>>,
     pub(crate) keys: HashMap<[u8; 32], Key>,
     pub(crate) undecodable: HashSet<i64>,
+    /// Who may claim the ordered rows of which slot, and until when.
+    pub(crate) slots: BTreeMap<i16, (OwnerToken, Timestamp)>,
+    /// Until when who counts as alive.
+    pub(crate) nodes: HashMap<OwnerToken, Timestamp>,
+    /// Dead rows that stop their keys.
+    pub(crate) halted: BTreeMap<i64, Lane>,
+    /// Where the last claim of ordered rows stopped, and whether the next claim begins with them.
+    pub(crate) cursor: Option<Lane>,
+    pub(crate) ordered_first: bool,
     /// Rows of the application, for tests of atomicity.
     pub(crate) business: Vec<i64>,
 }
@@ -38,7 +49,8 @@ pub(crate) struct Row {
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) priority: i16,
-    pub(crate) ordered: bool,
+    pub(crate) topic_hash: i64,
+    pub(crate) lane: Option<Lane>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +92,11 @@ impl Row {
 
     pub(crate) fn lease_ran_out(&self, now: Timestamp) -> bool {
         self.held.is_some_and(|held| held.until <= now)
+    }
+
+    /// Whether a lease of it ran out, now or before.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.lost > 0 || self.held.is_some()
     }
 
     pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
@@ -140,9 +157,9 @@ impl State {
         let seq = self.last_seq;
         undo.push(Undo::Message(seq));
         let due = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
-        let ordered = message.lane().is_some();
+        let lane = message.lane();
         let held = match entry.birth {
-            Birth::Leased { owner, token, lease } if due.is_none() && !ordered => {
+            Birth::Leased { owner, token, lease } if due.is_none() && lane.is_none() => {
                 Some(Held { owner, token, until: now.saturating_add(lease) })
             }
             _ => None,
@@ -154,7 +171,8 @@ impl State {
             wake_at: due,
             expires_at: message.expires().map(|at| at.resolve(now)),
             priority: message.priority(),
-            ordered,
+            topic_hash: message.topic_hash(),
+            lane,
         };
         if due.is_some() {
             self.parked.insert(seq, row)

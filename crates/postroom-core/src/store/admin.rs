@@ -1,0 +1,150 @@
+//! For people: look, count, set up.
+
+use std::time::Duration;
+
+use super::{BoxFuture, Store};
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::ids::{MessageId, OwnerToken, WorkId};
+use crate::lifecycle::{DeadReason, State};
+use crate::message::Message;
+
+/// For people: look, count, set up. None of it is on the way of a message.
+pub trait AdminStore: Store {
+    /// One page of messages, newest first.
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>>;
+
+    /// One message with the history of its attempts.
+    fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>>;
+
+    /// How many messages are in which state.
+    fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
+
+    /// Brings the schema up to date; safe when many processes start at once.
+    fn migrate(&self) -> BoxFuture<'_, Result<Migrated>>;
+
+    /// Fails with `Schema` and the command that fixes it, unless the schema fits this version.
+    fn check_schema(&self) -> BoxFuture<'_, Result<()>>;
+}
+/// A filter and a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// Only these.
+    pub status: Option<Status>,
+    /// Only this topic.
+    pub topic: Option<String>,
+    /// Only this tenant.
+    pub tenant: Option<String>,
+    /// Older than this message, the last of the page before.
+    pub before: Option<MessageId>,
+    /// How many at most. Default 50; at most 500.
+    pub limit: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { status: None, topic: None, tenant: None, before: None, limit: 50 }
+    }
+}
+
+/// What people filter by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Ready, whether due or waiting.
+    Pending,
+    /// Somebody holds it.
+    Leased,
+    /// Ready again after a bad attempt.
+    Failed,
+    /// Delivered.
+    Done,
+    /// A dead letter.
+    Dead,
+}
+
+/// A message with its delivery state.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The message; nothing when its row can not be decoded.
+    pub message: Option<Message>,
+    /// The identity, which can always be read.
+    pub id: MessageId,
+    /// Its place in the queue.
+    pub work: WorkId,
+    /// The topic as stored.
+    pub topic: String,
+    /// The tenant as stored.
+    pub tenant_id: Option<String>,
+    /// The state.
+    pub state: State,
+    /// Why it is dead.
+    pub reason: Option<DeadReason>,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// Deliveries that ended badly.
+    pub attempts: u32,
+    /// Leases that ran out.
+    pub lost: u32,
+    /// When it will be tried, if it waits.
+    pub next_attempt_at: Option<Timestamp>,
+    /// When its lease runs out.
+    pub locked_until: Option<Timestamp>,
+    /// Who holds it.
+    pub owner: Option<OwnerToken>,
+    /// The error of its last bad attempt; cleared by done.
+    pub last_error: Option<String>,
+    /// When it was settled.
+    pub processed_at: Option<Timestamp>,
+    /// By whom.
+    pub processed_by: Option<OwnerToken>,
+}
+
+/// A message with its delivery state and what happened to it.
+#[derive(Clone, Debug)]
+pub struct Detail {
+    /// The message and its state.
+    pub record: Record,
+    /// Bad attempts and lost leases, oldest first.
+    pub history: Vec<Attempt>,
+}
+
+/// A bad attempt or a lost lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// Who had the lease.
+    pub by: Option<OwnerToken>,
+    /// Whether the lease ran out, rather than the handler saying no.
+    pub lease_lost: bool,
+    /// What the handler said.
+    pub error: Option<String>,
+}
+
+/// How many messages are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Can be claimed now.
+    pub ready: u64,
+    /// Wait for their time.
+    pub waiting: u64,
+    /// Are held, or were by somebody whose lease ran out.
+    pub leased: u64,
+    /// Of the ready and waiting: had a bad attempt.
+    pub failed: u64,
+    /// Delivered and kept.
+    pub done: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// How long the oldest one that can be claimed has been there.
+    pub oldest_ready: Option<Duration>,
+}
+
+/// What a migration did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// The version before; 0 for an empty database.
+    pub from: u32,
+    /// The version now.
+    pub to: u32,
+}

@@ -1,0 +1,120 @@
+//! Order: the arithmetic that every store shares.
+//!
+//! A message with an ordering key lies in one of [`SLOTS`](Lane::SLOTS) slots. Slots are leased to
+//! owners, and only the owner of a slot claims what lies in it, so there is one claimer per key. An
+//! owner joins when there is ordered work, takes free slots up to its [fair share](fair_share), and
+//! gives back what it has beyond that once it holds nothing in it. An ordered item is never leased
+//! for longer than its slot: when a slot changes hands, no lease of the owner before is alive.
+//!
+//! A claim visits keys in turn, from where the one before stopped. From each open key it takes a
+//! [run](run_length): its first items, to be handled one after the other. A key is closed while its
+//! first item waits for a retry or is leased, while the owner holds another item of it (one that
+//! committed late may have come in front), and while it is halted. A suspect is taken alone.
+
+use std::time::Duration;
+
+use crate::message::Lane;
+
+/// The shortest run that a claim cuts a key off at.
+pub const RUN: u32 = 4;
+
+/// The most keys that one statement visits.
+pub const VISITS: u32 = 1_000;
+
+/// How many slots each of so many live owners may have.
+#[must_use]
+pub fn fair_share(owners: usize) -> usize {
+    usize::from(Lane::SLOTS.unsigned_abs()).div_ceil(owners.max(1))
+}
+
+/// How many open keys a claim looks for when it has room for so many items.
+#[must_use]
+pub fn keys_wanted(room: u32) -> u32 {
+    room.div_ceil(RUN)
+}
+
+/// How many items of each of `keys` open keys are taken at most: enough to fill the room.
+#[must_use]
+pub fn run_length(room: u32, keys: u32) -> u32 {
+    room.div_ceil(keys.max(1)).max(RUN)
+}
+
+/// A slot, or an owner's sign of life, is renewed when less than this is left of its lease: seldom
+/// enough to cost nothing, often enough that an item is leased for two thirds of the time asked for.
+#[must_use]
+pub fn renew_below(lease: Duration) -> Duration {
+    lease / 3 * 2
+}
+
+/// One claim's way around the keys, which are in the order of slot and hash.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    start: Option<Lane>,
+    after: Option<Lane>,
+    wrapped: bool,
+}
+
+impl Walk {
+    /// Starts behind this key; at the first one without it.
+    #[must_use]
+    pub fn behind(start: Option<Lane>) -> Self {
+        Self { start, after: start, wrapped: start.is_none() }
+    }
+
+    /// The key behind which the next stretch begins.
+    #[must_use]
+    pub fn after(&self) -> Option<Lane> {
+        self.after
+    }
+
+    /// Takes note of the last key of a stretch, none when it was the last of all. Answers whether
+    /// there is more to see.
+    pub fn go_on(&mut self, last: Option<Lane>) -> bool {
+        self.after = last;
+        if last.is_none() {
+            return !std::mem::replace(&mut self.wrapped, true);
+        }
+        !self.wrapped || self.start.is_none() || last < self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(slot: i16) -> Lane {
+        Lane { slot, key_hash: 0 }
+    }
+
+    #[test]
+    fn ord_1_a_walk_goes_around_once() {
+        let mut walk = Walk::behind(Some(lane(5)));
+        assert!(walk.go_on(Some(lane(7))) && walk.go_on(None), "the first ones are still to come");
+        assert!(walk.go_on(Some(lane(3))));
+        assert!(!walk.go_on(Some(lane(5))), "here it began");
+        let mut walk = Walk::behind(None);
+        assert!(walk.go_on(Some(lane(5))));
+        assert!(!walk.go_on(None), "it began at the first one");
+    }
+
+    #[test]
+    fn ord_1_the_shares_of_all_owners_cover_every_slot() {
+        for owners in 1..300 {
+            assert!(fair_share(owners) * owners >= 256, "{owners}");
+        }
+        assert_eq!(
+            (fair_share(0), fair_share(1), fair_share(2), fair_share(3)),
+            (256, 256, 128, 86)
+        );
+    }
+
+    #[test]
+    fn ord_1_runs_of_the_wanted_keys_fill_the_room() {
+        for room in 1..2_000 {
+            for keys in [1, keys_wanted(room)] {
+                assert!(keys * run_length(room, keys) >= room, "{room} {keys}");
+            }
+        }
+        assert_eq!((keys_wanted(500), run_length(500, 125), run_length(500, 1)), (125, 4, 500));
+    }
+}
