@@ -29,6 +29,7 @@ pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::R
             .bind(1)
             .bind(10)
             .bind(passed)
+            .bind(Vec::<i64>::new())
             .fetch_all(pool)
             .await?;
         let seqs: Vec<i64> = rows.iter().filter_map(|row| row.try_get("seq").ok()).collect();
@@ -50,6 +51,7 @@ pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::R
                 .bind(vec![false; n])
                 .bind(vec![None::<i16>; n])
                 .bind(vec![None::<String>; n])
+                .bind(false)
                 .bind(false)
                 .fetch_all(pool)
                 .await?

@@ -55,7 +55,8 @@ create table postroom.outbox_queue (
     vacuum_truncate = off
 );
 
-create index on postroom.outbox_queue (slot, seq)
+-- The keys of a slot, each with its first row, without a look at the rows behind that.
+create index on postroom.outbox_queue (slot, key_hash, seq)
     where slot is not null;
 -- Negated, so that "before this place in the order of claims" is one range of the index.
 create index on postroom.outbox_queue ((-priority), seq)
@@ -90,7 +91,7 @@ create index on postroom.outbox_parked (wake_at, seq)
     where slot is null and priority = 0;
 create index on postroom.outbox_parked (wake_at, seq)
     where slot is null and priority < 0;
-create index on postroom.outbox_parked (slot, wake_at, seq)
+create index on postroom.outbox_parked (wake_at, seq)
     where slot is not null;
 
 -- How it ended: 1 done, 2 dead.
@@ -141,9 +142,34 @@ create index on postroom.outbox_key (message_id);
 create table postroom.outbox_slot (
     slot smallint primary key check (slot between 0 and 255),
     owner uuid,
-    token uuid,
     locked_until timestamptz
 ) with (fillfactor = 50);
 
 insert into postroom.outbox_slot (slot)
 select generate_series(0, 255);
+
+-- Owners that claim ordered rows: each alive one has its share of the slots.
+create table postroom.outbox_node (
+    owner uuid primary key,
+    live_until timestamptz not null
+) with (fillfactor = 50);
+
+-- Dead ordered messages that stop their keys.
+create table postroom.outbox_halt (
+    seq bigint primary key,
+    key_hash bigint not null,
+    slot smallint not null
+);
+
+create index on postroom.outbox_halt (slot, key_hash);
+
+-- Pauses. No topic: the whole queue.
+create table postroom.outbox_control (
+    topic text,
+    topic_hash bigint,
+    paused_at timestamptz not null,
+    paused_by text,
+    reason text
+);
+
+create unique index on postroom.outbox_control (coalesce(topic, ''));

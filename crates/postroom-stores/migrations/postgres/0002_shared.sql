@@ -1,27 +1,5 @@
 -- What both boxes share.
 
--- Processes that dispatch.
-create table postroom.node (
-    owner uuid primary key,
-    name text not null,
-    version text not null,
-    started_at timestamptz not null,
-    seen_at timestamptz not null,
-    draining boolean not null default false
-) with (fillfactor = 50);
-
--- Pauses. No topic: the whole queue.
-create table postroom.control (
-    id bigint generated always as identity primary key,
-    queue text not null check (queue in ('outbox', 'inbox')),
-    topic text,
-    paused_at timestamptz not null,
-    paused_by text,
-    reason text
-);
-
-create unique index on postroom.control (queue, coalesce(topic, ''));
-
 -- Fan-in: a follow-up message when all members are settled.
 create table postroom.join_group (
     id uuid primary key,

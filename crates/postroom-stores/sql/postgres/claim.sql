@@ -1,13 +1,13 @@
 -- Leases work to an owner.
 -- $1 now, $2 owner, $3 fresh token, $4 lease in microseconds, $5 batch, $6 suspects at most,
 -- $7 attempts at which a suspect is dead, $8 place in the queue to start from: what lies before it
--- is left to another claim. 0 looks at everything.
+-- is left to another claim. 0 looks at everything. $9 topics to leave out.
 --
 -- Order: priority, then what waited for its time, then place. Each scan is limited by what the
 -- scans before it found, so that nothing is locked that is not taken (B19). Only where waiting and
 -- queued rows of a priority other than 0 are merged, a surplus stays locked until the statement
 -- ends. Rows are taken by their state, never by a cursor: commits become visible out of order
--- (B38). Ordered rows (slot is not null) belong to the owner of their slot.
+-- (B38). Ordered rows (slot is not null) are for claim_ordered; here only says whether there are any.
 with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
@@ -20,6 +20,7 @@ high_queue as materialized (
         and -priority < 0
         and token is null
         and lost = 0
+        and topic_hash <> all($9::bigint[])
     order by -priority, seq
     limit $5::integer
     for update skip locked
@@ -31,6 +32,7 @@ high_parked as materialized (
         and priority > 0
         and wake_at <= (select now from clock)
         and lost = 0
+        and topic_hash <> all($9::bigint[])
     order by priority desc, wake_at, seq
     limit $5::integer
     for update skip locked
@@ -46,6 +48,7 @@ high_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
+        and topic_hash <> all($9::bigint[])
         and (-priority, seq) < (
             (select case when count(*) = $5 then max(-priority) else 0 end from high_queue),
             (
@@ -65,6 +68,7 @@ high_parked_suspect as materialized (
         and priority > 0
         and wake_at <= (select now from clock)
         and lost > 0
+        and topic_hash <> all($9::bigint[])
     order by priority desc, wake_at, seq
     limit $6::integer
     for update skip locked
@@ -87,6 +91,7 @@ zero_parked as materialized (
         and priority = 0
         and wake_at <= (select now from clock)
         and lost = 0
+        and topic_hash <> all($9::bigint[])
     order by wake_at, seq
     limit (select places from zero_room)
     for update skip locked
@@ -105,6 +110,7 @@ zero_parked_suspect as materialized (
             from zero_parked
         )
         and lost > 0
+        and topic_hash <> all($9::bigint[])
     order by wake_at, seq
     limit (select least(places, suspects) from zero_room)
     for update skip locked
@@ -125,6 +131,7 @@ zero_queue as materialized (
         and seq >= $8::bigint
         and token is null
         and lost = 0
+        and topic_hash <> all($9::bigint[])
     order by seq
     limit (select greatest(0, places) from zero_queue_room)
     for update skip locked
@@ -138,6 +145,7 @@ zero_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
+        and topic_hash <> all($9::bigint[])
         and seq >= $8::bigint
         and seq < (
             select
@@ -170,6 +178,7 @@ low_queue as materialized (
         and -priority > 0
         and token is null
         and lost = 0
+        and topic_hash <> all($9::bigint[])
     order by -priority, seq
     limit (select places from low_room)
     for update skip locked
@@ -181,6 +190,7 @@ low_parked as materialized (
         and priority < 0
         and wake_at <= (select now from clock)
         and lost = 0
+        and topic_hash <> all($9::bigint[])
     order by priority desc, wake_at, seq
     limit (select places from low_room)
     for update skip locked
@@ -195,6 +205,7 @@ low_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
+        and topic_hash <> all($9::bigint[])
         and (-priority, seq) < (
             (
                 select
@@ -221,6 +232,7 @@ low_parked_suspect as materialized (
         and priority < 0
         and wake_at <= (select now from clock)
         and lost > 0
+        and topic_hash <> all($9::bigint[])
     order by priority desc, wake_at, seq
     limit (select least(places, suspects) from low_room)
     for update skip locked
@@ -342,6 +354,15 @@ select
         from verdict
         where not parked and not suspect and priority = 0
     ) as passed,
+    (select count(*) from verdict) as taken,
+    (select count(*) from verdict where suspect) as suspects,
+    exists (select from postroom.outbox_queue where slot is not null)
+        or exists (
+            select
+            from postroom.outbox_parked
+            where slot is not null and wake_at <= (select now from clock)
+        ) as ordered_work,
+    (select now from clock) as claimed_at,
     (select now from clock) + $4::bigint * interval '1 microsecond' as locked_until,
     item.seq,
     item.attempts,

@@ -3,10 +3,11 @@
 -- plpgsql keeps its plans for the session, where a function in SQL would be planned by each call.
 
 create or replace function postroom.outbox_run_claim(
-    timestamptz, uuid, uuid, bigint, integer, integer, integer, bigint
+    timestamptz, uuid, uuid, bigint, integer, integer, integer, bigint, bigint[]
 )
 returns table (
-    dead bigint, passed bigint, locked_until timestamptz,
+    dead bigint, passed bigint, taken bigint, suspects bigint, ordered_work boolean,
+    claimed_at timestamptz, locked_until timestamptz,
     seq bigint, attempts integer, lost integer, created_at timestamptz,
     id uuid, topic text, payload bytea, content_type text, headers text,
     aggregate_type text, aggregate_id text, ordering_key text, tenant_id text,
@@ -29,7 +30,7 @@ $body$;
 
 create or replace function postroom.outbox_run_settle(
     timestamptz, uuid, bigint[], uuid[], smallint[], bigint[], boolean[], smallint[], text[],
-    boolean
+    boolean, boolean
 )
 returns table (seq bigint, token uuid)
 language plpgsql
@@ -103,12 +104,15 @@ end
 $body$;
 
 -- Leases up to batch messages to owner. Settle each with its seq and token before the lease ends.
+-- Messages of one ordering key come in order, and no more of it come before those are settled:
+-- handle them one after the other, and when one does not end as done or dead, release the rest.
 create or replace function postroom.outbox_claim(
     owner uuid,
     lease interval default '30 seconds',
     batch integer default 50,
     suspects integer default 1,
-    max_attempts integer default 10
+    max_attempts integer default 10,
+    halt boolean default false
 )
 returns table (
     seq bigint, token uuid, locked_until timestamptz, attempts integer, lost integer,
@@ -123,6 +127,14 @@ as $body$
 #variable_conflict use_column
 declare
     fresh_token uuid := gen_random_uuid();
+    room integer := $3;
+    got integer;
+    -- Both kinds come first in turn, and so do the keys.
+    steps text[] := case
+        when random() < 0.5 then array['unordered', 'from anywhere', 'from the first key']
+        else array['from anywhere', 'from the first key', 'unordered']
+    end;
+    step text;
 begin
     perform
         postroom.check_bounds(
@@ -135,25 +147,48 @@ begin
         ),
         postroom.check_bounds('batch', '1 to 10000', $3::text, $3 between 1 and 10000),
         postroom.check_bounds('suspects', '0 or more', $4::text, $4 >= 0);
-    return query
-    select
-        run.seq, fresh_token, run.locked_until, run.attempts, run.lost,
-        run.created_at, run.id, run.topic, run.payload,
-        coalesce(run.content_type, 'application/json'), run.headers::jsonb,
-        run.aggregate_type, run.aggregate_id, run.ordering_key, run.tenant_id,
-        run.correlation_id, run.causation_id, run.idempotency_key,
-        run.occurred_at, run.due_at, run.expires_at, run.priority
-    from postroom.outbox_run_claim(
-        null, $1, fresh_token, postroom.micros($2), $3, least($3, $4), $5, 0
-    ) as run
-    where run.seq is not null;
+    foreach step in array steps loop
+        exit when room <= 0;
+        if step = 'unordered' then
+            return query
+            select
+                run.seq, fresh_token, run.locked_until, run.attempts, run.lost,
+                run.created_at, run.id, run.topic, run.payload,
+                coalesce(run.content_type, 'application/json'), run.headers::jsonb,
+                run.aggregate_type, run.aggregate_id, run.ordering_key, run.tenant_id,
+                run.correlation_id, run.causation_id, run.idempotency_key,
+                run.occurred_at, run.due_at, run.expires_at, run.priority
+            from postroom.outbox_run_claim(
+                null, $1, fresh_token, postroom.micros($2), room, least(room, $4), $5, 0, '{}'
+            ) as run
+            where run.seq is not null;
+        else
+            return query
+            select
+                run.seq, fresh_token, run.locked_until, run.attempts, run.lost,
+                run.created_at, run.id, run.topic, run.payload,
+                coalesce(run.content_type, 'application/json'), run.headers::jsonb,
+                run.aggregate_type, run.aggregate_id, run.ordering_key, run.tenant_id,
+                run.correlation_id, run.causation_id, run.idempotency_key,
+                run.occurred_at, run.due_at, run.expires_at, run.priority
+            from postroom.outbox_claim_ordered(
+                null, $1, fresh_token, postroom.micros($2), room, least(room, $4), $5,
+                case step when 'from anywhere' then floor(256 * random()) end::smallint,
+                null, null, '{}', $6, room
+            ) as run
+            where run.seq is not null;
+        end if;
+        get diagnostics got = row_count;
+        room := room - got;
+    end loop;
 end
 $body$;
 
 -- The same outcome for all items; an item that is named twice counts once.
 create or replace function postroom.outbox_settle_all(
     owner uuid, seqs bigint[], tokens uuid[],
-    kind smallint, counted boolean, reason smallint, error text, keep_done boolean
+    kind smallint, counted boolean, reason smallint, error text, keep_done boolean,
+    halt boolean
 )
 returns setof bigint
 language sql
@@ -173,7 +208,7 @@ as $body$
     ) as batch
     cross join lateral postroom.outbox_run_settle(
         null, $1, batch.seqs, batch.tokens, batch.kinds, batch.delays, batch.counted,
-        batch.reasons, batch.errors, $8
+        batch.reasons, batch.errors, $8, $9
     ) as run
 $body$;
 
@@ -185,7 +220,7 @@ returns setof bigint
 language sql
 set search_path = pg_catalog, pg_temp
 as $body$
-    select postroom.outbox_settle_all($1, $2, $3, 1::smallint, false, null, null, $4)
+    select postroom.outbox_settle_all($1, $2, $3, 1::smallint, false, null, null, $4, false)
 $body$;
 
 -- Tried and failed. Without a delay: 200 ms doubling up to 60 s with jitter, and dead when the
@@ -196,7 +231,8 @@ create or replace function postroom.outbox_abandon(
     tokens uuid[],
     error text default null,
     delay interval default null,
-    max_attempts integer default 10
+    max_attempts integer default 10,
+    halt boolean default false
 )
 returns setof bigint
 language plpgsql
@@ -241,20 +277,20 @@ begin
     ) as batch
     cross join lateral postroom.outbox_run_settle(
         null, $1, batch.seqs, batch.tokens, batch.kinds, batch.delays, batch.counted,
-        batch.reasons, batch.errors, true
+        batch.reasons, batch.errors, true, $7
     ) as run;
 end
 $body$;
 
--- Will never work: dead.
+-- Will never work: dead. With halt it stops its ordering key until somebody replays or discards it.
 create or replace function postroom.outbox_fail(
-    owner uuid, seqs bigint[], tokens uuid[], error text default null
+    owner uuid, seqs bigint[], tokens uuid[], error text default null, halt boolean default false
 )
 returns setof bigint
 language sql
 set search_path = pg_catalog, pg_temp
 as $body$
-    select postroom.outbox_settle_all($1, $2, $3, 2::smallint, true, 2::smallint, $4, true)
+    select postroom.outbox_settle_all($1, $2, $3, 2::smallint, true, 2::smallint, $4, true, $5)
 $body$;
 
 -- Never tried: ready at once, no attempt.
@@ -263,7 +299,7 @@ returns setof bigint
 language sql
 set search_path = pg_catalog, pg_temp
 as $body$
-    select postroom.outbox_settle_all($1, $2, $3, 4::smallint, false, null, null, true)
+    select postroom.outbox_settle_all($1, $2, $3, 4::smallint, false, null, null, true, false)
 $body$;
 
 -- Extends leases that have not run out.

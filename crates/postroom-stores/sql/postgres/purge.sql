@@ -51,7 +51,11 @@ gone as (
         union all select seq from old_discarded
         union all select seq from old_dead
     ))
-    returning id, settled_at
+    returning id, seq, settled_at
+),
+gone_halt as (
+    delete from postroom.outbox_halt
+    where seq = any(array(select seq from gone))
 ),
 gone_message as (
     delete from postroom.outbox_message

@@ -1,7 +1,7 @@
 -- Settles leased items, mixed outcomes in one go.
 -- $1 now, $2 owner; then one array per field: $3 seqs, $4 tokens, $5 kinds (1 done, 2 dead,
 -- 3 retry, 4 release), $6 delays in microseconds, $7 counted, $8 reasons, $9 errors;
--- $10 keep done messages. Answers with what was applied.
+-- $10 keep done messages, $11 a dead ordered row stops its key. Answers with what was applied.
 with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
@@ -84,6 +84,14 @@ settled as (
     from held
     where kind = 2
         or kind = 1 and $10::boolean
+),
+halted as (
+    insert into postroom.outbox_halt (seq, key_hash, slot)
+    select seq, key_hash, slot
+    from held
+    where kind = 2
+        and slot is not null
+        and $11::boolean
 ),
 recorded as (
     insert into postroom.outbox_attempt (id, n, at, by_owner, kind, error)

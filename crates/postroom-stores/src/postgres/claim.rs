@@ -1,55 +1,124 @@
 //! Claiming.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use postroom_core::lifecycle::{DeadReason, Settlement};
+use postroom_core::store::order::Walk;
 use postroom_core::store::{Claim, Claimed, WorkItem};
-use postroom_core::{Lease, LeaseToken, Result, WorkId, micros};
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use postroom_core::{Lane, Lease, LeaseToken, Result, WorkId, micros};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
 
 use super::PgStore;
 use super::classify::classify;
 use super::floor::Start;
 use super::row::{counter, small_count, stored_message, time};
+use super::time::PgTime;
 
 const WHAT: &str = "claim";
 
 const UNDECODABLE: Settlement =
     Settlement::Dead { reason: DeadReason::Undecodable, counted: false, error: None };
 
+/// Whose turn it is: of the ordered and the unordered rows, and of the keys.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    ordered_first: AtomicBool,
+    last_key: Mutex<Option<Lane>>,
+}
+
+/// A claim at work: what is left to take, and what it has.
+struct Taking<'a> {
+    claim: &'a Claim,
+    token: LeaseToken,
+    room: u32,
+    suspects: u32,
+    claimed: Claimed,
+    /// Rows that can not be decoded, and what comes behind them in their key.
+    refused: Vec<(Lease, Settlement)>,
+}
+
 impl PgStore {
     pub(super) async fn claim_batch(&self, claim: &Claim) -> Result<Claimed> {
-        let token = LeaseToken::random();
-        let start = self.floor.start();
-        let bounded = start.is_bounded();
-        let mut rows = self.look(claim, token, start).await?;
-        if bounded && !has_found(&rows)? {
-            // Nothing above the floor: what lies below is all there is, and must not be hidden.
-            rows = self.look(claim, token, self.floor.start_at_the_beginning()).await?;
+        let mut taking = Taking {
+            claim,
+            token: LeaseToken::random(),
+            room: claim.batch(),
+            suspects: claim.max_suspects(),
+            claimed: Claimed::default(),
+            refused: Vec::new(),
+        };
+        let taken = self.take_both(&mut taking).await;
+        // What was leased before an error is the caller's; the error will come again.
+        if !taking.has_something() {
+            taken?;
         }
-        let mut claimed = Claimed::default();
-        let mut undecodable = Vec::new();
-        for row in &rows {
-            claimed.dead = small_count(row, "dead").map_err(|error| classify(WHAT, error))?;
-            let seq: Option<i64> = row.try_get("seq").map_err(|error| classify(WHAT, error))?;
-            let Some(seq) = seq else { continue };
-            let lease = Lease { work: WorkId::new(seq), token };
-            match work_item(row, lease) {
-                Ok(item) => claimed.items.push(item),
-                Err(_) => undecodable.push((lease, UNDECODABLE)),
-            }
-        }
-        if !undecodable.is_empty() {
+        if !taking.refused.is_empty() {
             // When this fails the rows come back with their leases: no reason to lose the others.
-            let settled = self.settle_items(claim.owner(), &undecodable).await;
-            let dead = settled.map_or(0, |settled| settled.applied);
-            claimed.dead += u32::try_from(dead).unwrap_or(u32::MAX);
+            let settled = self.settle_items(claim.owner(), &taking.refused).await;
+            let lost = settled.map_or(usize::MAX, |settled| settled.lost.len());
+            let dead = taking.refused.iter().filter(|(_, settlement)| *settlement == UNDECODABLE);
+            taking.claimed.dead += dead.count().saturating_sub(lost) as u32;
         }
-        Ok(claimed)
+        Ok(taking.claimed)
     }
 
-    /// One claim from `start` on.
-    async fn look(&self, claim: &Claim, token: LeaseToken, start: Start) -> Result<Vec<PgRow>> {
-        let rows = self.claimed_rows(claim, token, start.seq()).await?;
+    async fn take_both(&self, taking: &mut Taking<'_>) -> Result<()> {
+        let ordered = taking.claim.wants_ordered();
+        if ordered && self.turn.ordered_first.swap(false, Ordering::Relaxed) {
+            self.take_ordered(taking).await?;
+            if taking.room > 0 {
+                self.take_unordered(taking).await?;
+            }
+            return Ok(());
+        }
+        let ordered_work = self.take_unordered(taking).await? && ordered;
+        if ordered_work {
+            self.turn.ordered_first.store(true, Ordering::Relaxed);
+            if taking.room > 0 {
+                self.take_ordered(taking).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes rows without an ordering key. Answers whether there are others.
+    async fn take_unordered(&self, taking: &mut Taking<'_>) -> Result<bool> {
+        let start = self.floor.start();
+        let bounded = start.is_bounded();
+        let mut rows = self.look(taking, start).await?;
+        if bounded && !has_found(&rows)? {
+            // Nothing above the floor: what lies below is all there is, and must not be hidden.
+            rows = self.look(taking, self.floor.start_at_the_beginning()).await?;
+        }
+        let read = |row: &PgRow| row.try_get("ordered_work");
+        let ordered_work = rows.first().map_or(Ok(false), read);
+        taking.add(&rows).map_err(|error| classify(WHAT, error))?;
+        ordered_work.map_err(|error| classify(WHAT, error))
+    }
+
+    /// Takes the first rows of keys, stretch by stretch, until there is no room or no further key.
+    async fn take_ordered(&self, taking: &mut Taking<'_>) -> Result<()> {
+        let mut walk = Walk::behind(*self.turn.last_key());
+        loop {
+            let rows = self.ordered_rows(taking, walk.after()).await?;
+            let read = |error| classify(WHAT, error);
+            let last = rows.first().map_or(Ok(None), last_key).map_err(read)?;
+            taking.add(&rows).map_err(read)?;
+            let more = walk.go_on(last);
+            *self.turn.last_key() = walk.after();
+            if !more || taking.room == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One claim of rows without a key, from `start` on.
+    async fn look(&self, taking: &Taking<'_>, start: Start) -> Result<Vec<PgRow>> {
+        let rows = self.unordered_rows(taking, start.seq()).await?;
         let read = |error| classify(WHAT, error);
         let passed = rows.first().map_or(Ok(None), |row| row.try_get("passed")).map_err(read)?;
         let lost: Vec<Option<i32>> = rows
@@ -61,37 +130,92 @@ impl PgStore {
         // Suspects come in small numbers: where there was one there may be more. And a claim that
         // is not full has seen all that lies above the floor.
         let again = lost.iter().flatten().any(|lost| *lost > 0);
-        self.floor.finish(start, passed, again || found < claim.batch() as usize);
+        self.floor.finish(start, passed, again || found < taking.room as usize);
         Ok(rows)
     }
 
-    async fn claimed_rows(
-        &self,
-        claim: &Claim,
-        token: LeaseToken,
-        start: i64,
-    ) -> Result<Vec<PgRow>> {
-        let query = self
-            .query(&self.sql.claim)
-            .bind(self.now())
-            .bind(claim.owner().as_uuid())
-            .bind(token.as_uuid())
-            .bind(micros(claim.lease()))
-            .bind(integer(claim.batch()))
-            .bind(integer(claim.max_suspects()))
-            .bind(integer(claim.attempts_limit()))
-            .bind(start);
+    async fn unordered_rows(&self, taking: &Taking<'_>, start: i64) -> Result<Vec<PgRow>> {
+        let query = self.query(&self.sql.claim);
+        let query = taking.bind(query, self.now()).bind(start);
+        self.engine_rows(WHAT, query.bind(taking.claim.excluded_topics().to_vec())).await
+    }
+
+    async fn ordered_rows(&self, taking: &Taking<'_>, after: Option<Lane>) -> Result<Vec<PgRow>> {
+        let query = self.query(&self.sql.claim_ordered);
+        let query = taking
+            .bind(query, self.now())
+            .bind(after.map(|lane| lane.slot))
+            .bind(after.map(|lane| lane.key_hash))
+            .bind(taking.claim.held_keys().map(<[i64]>::to_vec))
+            .bind(taking.claim.excluded_topics().to_vec())
+            .bind(self.halt)
+            .bind(integer(taking.claim.batch()));
         self.engine_rows(WHAT, query).await
     }
+}
+
+impl Turn {
+    fn last_key(&self) -> MutexGuard<'_, Option<Lane>> {
+        self.last_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type PgQuery = Query<'static, Postgres, PgArguments>;
+
+impl Taking<'_> {
+    /// The parameters that both kinds of claims begin with.
+    fn bind(&self, query: PgQuery, now: Option<PgTime>) -> PgQuery {
+        query
+            .bind(now)
+            .bind(self.claim.owner().as_uuid())
+            .bind(self.token.as_uuid())
+            .bind(micros(self.claim.lease()))
+            .bind(integer(self.room))
+            .bind(integer(self.suspects))
+            .bind(integer(self.claim.attempts_limit()))
+    }
+
+    fn has_something(&self) -> bool {
+        !self.claimed.items.is_empty() || !self.refused.is_empty() || self.claimed.dead > 0
+    }
+
+    fn add(&mut self, rows: &[PgRow]) -> sqlx::Result<()> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        self.room = self.room.saturating_sub(small_count(first, "taken")?);
+        self.suspects = self.suspects.saturating_sub(small_count(first, "suspects")?);
+        self.claimed.dead += small_count(first, "dead")?;
+        let mut broken_keys = HashSet::new();
+        for row in rows {
+            let Some(seq) = row.try_get("seq")? else { continue };
+            let lease = Lease { work: WorkId::new(seq), token: self.token };
+            // A claim of unordered rows has no such column.
+            let key: Option<i64> = row.try_get("key_hash").unwrap_or_default();
+            match work_item(row, lease) {
+                _ if key.is_some_and(|key| broken_keys.contains(&key)) => {
+                    self.refused.push((lease, Settlement::Release));
+                }
+                Ok(item) => self.claimed.items.push(item),
+                Err(_) => {
+                    self.refused.push((lease, UNDECODABLE));
+                    broken_keys.extend(key);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The key at which a stretch ended; none when there was no further one.
+fn last_key(row: &PgRow) -> sqlx::Result<Option<Lane>> {
+    let slot: Option<i16> = row.try_get("last_slot")?;
+    let key_hash = row.try_get("last_key")?;
+    Ok(slot.map(|slot| Lane { slot, key_hash }))
 }
 
 /// Whether a claim took anything, be it to make it dead.
 fn has_found(rows: &[PgRow]) -> Result<bool> {
     let Some(first) = rows.first() else { return Ok(false) };
-    let read = || -> sqlx::Result<bool> {
-        Ok(first.try_get::<Option<i64>, _>("seq")?.is_some() || small_count(first, "dead")? > 0)
-    };
-    read().map_err(|error| classify(WHAT, error))
+    Ok(small_count(first, "taken").map_err(|error| classify(WHAT, error))? > 0)
 }
 
 /// SQL's integers are signed; nothing that we count reaches their end.
@@ -108,6 +232,7 @@ fn work_item(row: &PgRow, lease: Lease) -> Result<WorkItem> {
         attempts: counter(row, "attempts").map_err(read)?,
         lost: counter(row, "lost").map_err(read)?,
         created_at: time(row, "created_at").map_err(read)?,
+        claimed_at: time(row, "claimed_at").map_err(read)?,
         locked_until: time(row, "locked_until").map_err(read)?,
     })
 }

@@ -6,7 +6,8 @@ use sqlx::SqlStr;
 
 use crate::names::{Names, Queue};
 
-const SCRIPTS: [&str; 3] = [
+const SCRIPTS: [&str; 4] = [
+    include_str!("../../sql/postgres/order.sql"),
     include_str!("../../sql/postgres/functions.sql"),
     include_str!("../../sql/postgres/enqueue.sql"),
     include_str!("../../sql/postgres/view.sql"),

@@ -36,6 +36,7 @@ pub use transaction::PgTx;
 
 use crate::StoreConfig;
 use crate::names::Names;
+use claim::Turn;
 use classify::classify;
 use floor::Floor;
 use session::Sessions;
@@ -50,7 +51,9 @@ pub struct PgStore {
     names: Arc<Names>,
     clock: Clock,
     keep_done: bool,
+    halt: bool,
     floor: Arc<Floor>,
+    turn: Arc<Turn>,
     wakeup: Arc<Notify>,
 }
 
@@ -86,6 +89,8 @@ impl PgStore {
             floor: Arc::new(Floor::new(matches!(config.clock, Clock::Database))),
             clock: config.clock,
             keep_done: config.keep_done,
+            halt: config.halt,
+            turn: Arc::default(),
             wakeup: Arc::default(),
         }
     }
@@ -141,6 +146,14 @@ impl Store for PgStore {
 
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
         Box::pin(self.purge_chunk(purge))
+    }
+
+    fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.give_back_slots(owner))
+    }
+
+    fn halts(&self) -> bool {
+        self.halt
     }
 
     fn woken(&self) -> BoxFuture<'_, ()> {

@@ -13,11 +13,11 @@ use crate::names::Queue;
 
 /// Statements with the arguments of a typical call.
 const CALLS: [(&str, &str); 8] = [
-    ("claim", "null, gen_random_uuid(), gen_random_uuid(), 30000000, 500, 1, 10, 7"),
+    ("claim", "null, gen_random_uuid(), gen_random_uuid(), 30000000, 500, 1, 10, 7, '{}'"),
     (
         "settle",
         "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}'), '{1,2,3}', \
-         '{0,0,9}', '{f,t,t}', '{null,2,null}', '{null,x,x}', true",
+         '{0,0,9}', '{f,t,t}', '{null,2,null}', '{null,x,x}', true, false",
     ),
     ("settle_done", "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}')"),
     ("renew", "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}'), 30000000"),
@@ -113,9 +113,10 @@ async fn check(store: &PgStore, conn: &mut PgConnection, what: &str) {
     }
 }
 
-/// Scans that go by the order of an index alone: the dead letters in a purge.
+/// Scans that go by an index alone: the dead letters in a purge, and in a claim the question
+/// whether there is any ordered row.
 fn unbound_scans(name: &str) -> usize {
-    usize::from(name == "purge")
+    usize::from(matches!(name, "purge" | "claim"))
 }
 
 /// The bands of a claim stop at their limit, because their index already has their order.

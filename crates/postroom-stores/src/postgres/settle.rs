@@ -40,7 +40,8 @@ impl PgStore {
             .bind(columns.counted)
             .bind(columns.reasons)
             .bind(columns.errors)
-            .bind(self.keep_done);
+            .bind(self.keep_done)
+            .bind(self.halt);
         let settled = applied(&leases, &self.engine_rows("settle", query).await?)?;
         let released = items.iter().filter(|(_, settlement)| *settlement == Settlement::Release);
         if let Some(first) = released.map(|(lease, _)| lease.work.seq()).min() {
@@ -66,6 +67,11 @@ impl PgStore {
         let query = self.query(&self.sql.renew);
         let query = query.bind(self.now()).bind(owner.as_uuid()).bind(seqs).bind(tokens);
         applied(leases, &self.engine_rows("renew", query.bind(micros(lease))).await?)
+    }
+
+    pub(super) async fn give_back_slots(&self, owner: OwnerToken) -> Result<()> {
+        let query = self.query(&self.sql.leave).bind(owner.as_uuid());
+        self.engine_rows("leave", query).await.map(drop)
     }
 
     pub(super) async fn reap_chunk(&self, limit: u32, max_attempts: u32) -> Result<Reaped> {

@@ -71,6 +71,7 @@ impl Harness for Pg {
         Self::with(StoreConfig {
             schema: fresh_schema(),
             keep_done: options.keep_done,
+            halt: options.halt,
             clock: Clock::Manual(clock),
             ..StoreConfig::default()
         })
