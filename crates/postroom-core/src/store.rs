@@ -1,8 +1,8 @@
 //! The boundary between the engine and a database. Read this page and you know the system.
 //!
-//! It is cut by who owns the transaction: - [`Store`] is the engine's half. Every call is one
-//! transaction of its own on a connection of its
-//!   own. It is dyn-compatible: a dispatcher holds an `Arc<dyn Store>`.
+//! It is cut by who owns the transaction:
+//! - [`Store`] is the engine's half. Every call is one transaction of its own on a connection of
+//!   its own. It is dyn-compatible: a dispatcher holds an `Arc<dyn Store>`.
 //! - [`TransactionalStore`] is the application's half. It writes inside a transaction that somebody
 //!   else began, and neither commits nor rolls it back.
 //! - [`AdminStore`] is for people: look, count, set up.
@@ -16,18 +16,17 @@
 //! [`WorkQueue`](crate::WorkQueue).
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
 use crate::lifecycle::{DeadReason, Settlement, State};
+pub use crate::local::Local;
 use crate::message::Message;
 
 /// A boxed future, written out so that its cost is visible where it is paid: once per round trip.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The engine's half: the work queue of one box in one database.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
@@ -67,11 +66,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Resolves when there may be new work. A hint: polling is the guarantee.
     fn woken(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+        Box::pin(self.local().woken())
     }
 
     /// Resolves [`woken`](Self::woken) for whoever waits, in this process.
-    fn wake(&self) {}
+    fn wake(&self) {
+        self.local().wake();
+    }
+
+    /// Where this process's publishers find its dispatcher. Clones of a store share it.
+    fn local(&self) -> &Local;
 }
 
 /// The application's half: writes inside the caller's transaction.
@@ -235,11 +239,8 @@ impl Claim {
 /// `lease` must be at least a microsecond and at most a day.
 pub(crate) fn check_lease(lease: Duration) -> Result<()> {
     if lease < Duration::from_micros(1) || lease > Claim::MAX_LEASE {
-        return Err(Error::limit(
-            "lease",
-            "more than 0 and at most 24 h",
-            format_args!("{lease:?}"),
-        ));
+        let allowed = "more than 0 and at most 24 h";
+        return Err(Error::limit("lease", allowed, format_args!("{lease:?}")));
     }
     Ok(())
 }
@@ -370,10 +371,9 @@ pub enum Appended {
 /// The error of [`append`](TransactionalStore::append) for an id with other content.
 #[must_use]
 pub fn id_taken(id: MessageId) -> Error {
-    Error::new(
-        ErrorKind::IdTaken,
-        format!("message id {id} belongs to a message with other content; use a fresh id"),
-    )
+    let problem =
+        format!("message id {id} belongs to a message with other content; use a fresh id");
+    Error::new(ErrorKind::IdTaken, problem)
 }
 
 /// A filter and a page.

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::dispatcher::hot::Handover;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::IntoMessage;
 use crate::ids::MessageId;
@@ -141,7 +142,7 @@ where
     /// # Cancel safety
     /// A cancelled flush may have written a part; the next one knows those messages by their ids.
     pub async fn flush(&mut self) -> Result<&[Published]> {
-        self.staging.flush(&self.outbox, &mut self.tx).await?;
+        self.staging.flush(&self.outbox, &mut self.tx, &mut Handover::default()).await?;
         Ok(&self.staging.written)
     }
 
@@ -156,7 +157,8 @@ where
     /// Dropping the future leaves the outcome unknown; no hook runs then.
     pub async fn commit(self) -> Result<Committed> {
         let Self { outbox, mut staging, mut tx } = self;
-        if let Err(error) = staging.flush(&outbox, &mut tx).await {
+        let mut handover = outbox.store().local().handover();
+        if let Err(error) = staging.flush(&outbox, &mut tx, &mut handover).await {
             // The error that led here is the one to report; a failed rollback ends the connection.
             let _ = tx.rollback().await;
             return Err(error);
@@ -165,7 +167,11 @@ where
         match tx.commit().await {
             Ok(()) => {
                 let committed = Committed { published: std::mem::take(&mut staging.written) };
-                if !committed.published.is_empty() {
+                let ready = committed.published.len() > handover.len();
+                if let Some((owner, leases)) = handover.send() {
+                    outbox.release(owner, leases);
+                }
+                if ready {
                     outbox.wake();
                 }
                 hooks.committed(&committed);
@@ -233,7 +239,7 @@ where
     /// # Errors
     /// As [`OutboxTransaction::flush`].
     pub async fn flush(&mut self) -> Result<&[Published]> {
-        self.scope.staging.flush(self.outbox, &mut self.tx).await?;
+        self.scope.staging.flush(self.outbox, &mut self.tx, &mut Handover::default()).await?;
         Ok(&self.scope.staging.written)
     }
 
@@ -297,7 +303,12 @@ impl Staging {
     }
 
     /// Writes chunk by chunk; a chunk leaves the staging area only once it is written.
-    async fn flush<S, T>(&mut self, outbox: &Outbox<S>, tx: &mut T) -> Result<()>
+    async fn flush<S, T>(
+        &mut self,
+        outbox: &Outbox<S>,
+        tx: &mut T,
+        handover: &mut Handover,
+    ) -> Result<()>
     where
         S: TransactionalStore,
         T: StoreTransaction<Conn = S::Conn>,
@@ -309,7 +320,7 @@ impl Staging {
         tx.check_open(!self.staged.is_empty()).await?;
         while !self.staged.is_empty() {
             let chunk = chunk_len(&self.staged);
-            let published = outbox.append(tx.conn(), &self.staged[..chunk]).await;
+            let published = outbox.append(tx.conn(), &self.staged[..chunk], handover).await;
             self.written.extend(published.map_err(as_rolled_back)?);
             self.staged.drain(..chunk);
         }

@@ -1,10 +1,12 @@
 //! The dispatcher: claims messages, hands them to a sink, and settles what came of it.
 //!
-//! One poller claims no more than there is room for; workers deliver; one settler writes outcomes
-//! in groups; one task renews leases. Places are conserved on every path: an item gives its place
-//! back when its outcome is settled, and not before.
+//! One poller claims no more than there is room for; what is committed in this process comes without
+//! a claim, as far as there is room for that; workers deliver; one settler writes outcomes in
+//! groups; one task renews leases. Places are conserved on every path: an item gives its place back
+//! when its outcome is settled, and not before.
 
 mod config;
+pub(crate) mod hot;
 mod leases;
 mod pace;
 mod poll;
@@ -13,7 +15,7 @@ mod work;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
@@ -22,9 +24,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use config::DispatcherConfig;
+use hot::Hot;
 use leases::Leases;
 use pace::{NextRetry, Pace};
-use work::{Finished, Job};
+use work::{Finished, Job, Queues};
 
 use crate::error::Result;
 use crate::ids::OwnerToken;
@@ -68,7 +71,8 @@ impl Dispatcher {
             owner: OwnerToken::random(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
-            leases: Leases::default(),
+            leases: Arc::default(),
+            hot_dropped: Arc::default(),
             room: Arc::new(Semaphore::new(self.config.cold_queue)),
             running: AtomicUsize::new(0),
             claims: AtomicUsize::new(0),
@@ -97,8 +101,10 @@ struct Engine {
     stop: CancellationToken,
     /// Cut what runs.
     kill: CancellationToken,
-    leases: Leases,
-    /// A permit per item that may be in this process.
+    leases: Arc<Leases>,
+    /// Messages that found no place in the hot queue.
+    hot_dropped: Arc<AtomicU64>,
+    /// A permit per claimed item that may be in this process.
     room: Arc<Semaphore>,
     /// Deliveries that have begun and not ended.
     running: AtomicUsize,
@@ -108,6 +114,34 @@ struct Engine {
     settled: Notify,
     pace: Pace,
     next_retry: NextRetry,
+}
+
+impl Engine {
+    /// Takes nothing more, from now on and in this order: what is committed meanwhile comes back.
+    fn halt(&self) {
+        self.queue.store().local().deregister(self.owner);
+        self.stop.cancel();
+    }
+
+    /// Lets publishers of this process in, unless that is turned off.
+    fn open(&self, jobs: mpsc::Sender<Job>, finished: mpsc::WeakSender<Finished>) {
+        let size = self.config.hot_queue;
+        if size == 0 {
+            return;
+        }
+        self.queue.store().local().register(Hot {
+            owner: self.owner,
+            lease: self.config.lease,
+            margin: self.config.margin(),
+            places: Arc::new(Semaphore::new(size)),
+            size,
+            jobs,
+            finished,
+            leases: Arc::clone(&self.leases),
+            dropped: Arc::clone(&self.hot_dropped),
+            full: AtomicBool::new(false),
+        });
+    }
 }
 
 /// A dispatcher at work. Dropping it stops it in the background, as a shutdown without waiting.
@@ -122,15 +156,25 @@ impl Running {
     fn spawn(engine: Arc<Engine>) -> Self {
         let tasks = TaskTracker::new();
         let end = CancellationToken::new();
-        let (job_sender, jobs) = mpsc::channel(engine.config.cold_queue);
-        let (finished_sender, finished) = mpsc::channel(engine.config.cold_queue);
-        tasks.spawn(Arc::clone(&engine).poll(job_sender));
-        let jobs = Arc::new(Mutex::new(jobs));
+        let (cold_size, hot_size) = (engine.config.cold_queue, engine.config.hot_queue.max(1));
+        let (cold_sender, cold) = mpsc::channel(cold_size);
+        let (hot_sender, hot) = mpsc::channel(hot_size);
+        // As large as both, so that whoever has a place never waits.
+        let (finished_sender, finished) = mpsc::channel(cold_size + hot_size);
+        tasks.spawn(Arc::clone(&engine).poll(cold_sender));
+        let queues = Arc::new(Mutex::new(Queues { hot, cold, turn: 0 }));
+        let work = || Arc::clone(&engine).work(Arc::clone(&queues), finished_sender.clone());
         for _ in 0..engine.config.workers {
-            let work = Arc::clone(&engine).work(Arc::clone(&jobs), finished_sender.clone());
-            tasks.spawn(work);
+            tasks.spawn(work());
         }
+        // One more at the end, so that giving back what has not begun waits for nothing that has.
+        let (stop, last) = (engine.stop.clone(), work());
+        tasks.spawn(async move {
+            stop.cancelled().await;
+            last.await;
+        });
         tasks.spawn(Arc::clone(&engine).settle(finished));
+        engine.open(hot_sender, finished_sender.downgrade());
         let (renewer, until) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move { renewer.renew_leases(until).await });
         tasks.close();
@@ -143,14 +187,20 @@ impl Running {
         self.engine.owner
     }
 
-    /// Stops: claims nothing more, gives back what has not begun, lets what runs finish within
+    /// How many messages of this process had to wait for a claim because the hot queue was full.
+    #[must_use]
+    pub fn hot_dropped(&self) -> u64 {
+        self.engine.hot_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Stops: takes nothing more, gives back what has not begun, lets what runs finish within
     /// `grace`, then cuts it (which costs no attempt), and settles everything. Answers whether
     /// nothing was cut.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it stopping in the background.
     pub async fn shutdown(self, grace: Duration) -> bool {
-        self.engine.stop.cancel();
+        self.engine.halt();
         let clean = timeout(grace, self.tasks.wait()).await.is_ok();
         if !clean {
             self.engine.kill.cancel();
@@ -163,7 +213,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.engine.stop.cancel();
+        self.engine.halt();
         let (tasks, end) = (self.tasks.clone(), self.end.clone());
         // Leases are renewed until the last task is done with them.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -87,7 +87,8 @@ impl Engine {
         // Suspects start at once, so there are as many as workers have nothing to do; but one now
         // and then even when all are busy, or they would starve under load.
         let held = self.config.cold_queue - self.room.available_permits() - places;
-        let idle = self.config.workers.saturating_sub(held);
+        let busy = held.max(self.running.load(Ordering::Relaxed));
+        let idle = self.config.workers.saturating_sub(busy);
         let turn = self.claims.fetch_add(1, Ordering::Relaxed);
         let suspects = idle.max(usize::from(turn.is_multiple_of(SUSPECT_EVERY)));
         let claim = Claim::new(self.owner, self.config.lease, places as u32)?
@@ -112,7 +113,7 @@ impl Engine {
             let Some(place) = places.split(1) else { break };
             let cancelled = self.leases.add(item.lease, deadline);
             let expires = self.local_expiry(&item, before);
-            let job = Job { item, place, cancelled, expires };
+            let job = Job { item, place, cancelled, expires, hot: false };
             if let Err(refused) = jobs.send(job).await {
                 // Cannot happen while the poller lives: workers end when this channel does.
                 self.leases.remove(refused.0.item.lease);

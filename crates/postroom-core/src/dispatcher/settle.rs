@@ -93,8 +93,11 @@ impl Engine {
     fn note_retries(&self, items: &[(Lease, Settlement)]) {
         let now = Instant::now() + Duration::from_millis(1);
         for (_, settlement) in items {
-            if let Settlement::Retry { delay, .. } = settlement {
-                self.next_retry.at(now + *delay);
+            match settlement {
+                Settlement::Retry { delay, .. } => self.next_retry.at(now + *delay),
+                // Ready again: nobody else may have noticed.
+                Settlement::Release => self.queue.store().wake(),
+                Settlement::Done | Settlement::Dead { .. } => {}
             }
         }
     }

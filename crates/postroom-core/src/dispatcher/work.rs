@@ -1,8 +1,10 @@
 //! The workers: run deliveries within their time, whatever the handler does.
 
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -16,13 +18,48 @@ use crate::sink::Delivery;
 use crate::store::WorkItem;
 use crate::{clock, observe};
 
-/// A claimed item on its way to a worker, with its place in this process.
+/// An item on its way to a worker, with its place in this process.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) item: WorkItem,
     pub(super) place: OwnedSemaphorePermit,
     pub(super) cancelled: CancellationToken,
     pub(super) expires: Option<Instant>,
+    /// Whether it came from a commit of this process rather than from a claim.
+    pub(super) hot: bool,
+}
+
+/// Where the workers find jobs.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) hot: mpsc::Receiver<Job>,
+    pub(super) cold: mpsc::Receiver<Job>,
+    pub(super) turn: usize,
+}
+
+// Hot jobs go first, but for one turn in so many, or cold ones would starve.
+const COLD_EVERY: usize = 4;
+
+impl Queues {
+    /// Up to `most` jobs of one queue, as soon as there is one; none once both have ended.
+    async fn take(&mut self, most: usize) -> Vec<Job> {
+        self.turn = self.turn.wrapping_add(1);
+        let (first, second) = match self.turn.is_multiple_of(COLD_EVERY) {
+            true => (&mut self.cold, &mut self.hot),
+            false => (&mut self.hot, &mut self.cold),
+        };
+        let mut batch = Vec::with_capacity(most);
+        poll_fn(|cx| match first.poll_recv_many(cx, &mut batch, most) {
+            Poll::Ready(0) => second.poll_recv_many(cx, &mut batch, most),
+            Poll::Ready(count) => Poll::Ready(count),
+            Poll::Pending => match second.poll_recv_many(cx, &mut batch, most) {
+                Poll::Ready(0) => Poll::Pending,
+                answer => answer,
+            },
+        })
+        .await;
+        batch
+    }
 }
 
 /// What became of an item; its place is free once that is settled.
@@ -38,19 +75,32 @@ impl Engine {
     /// Takes jobs until there are no more. After a stop the rest is given back unstarted.
     pub(super) async fn work(
         self: Arc<Self>,
-        jobs: Arc<Mutex<mpsc::Receiver<Job>>>,
+        queues: Arc<Mutex<Queues>>,
         finished: mpsc::Sender<Finished>,
     ) {
         let most = self.sink.max_batch().max(1);
         loop {
-            let mut batch = Vec::with_capacity(most);
-            if jobs.lock().await.recv_many(&mut batch, most).await == 0 {
+            let batch = self.take(&queues, most).await;
+            if batch.is_empty() {
                 return;
             }
             for done in self.deliver(batch).await {
                 // The settler outlives the workers.
                 let _ = finished.send(done).await;
             }
+        }
+    }
+
+    async fn take(&self, queues: &Mutex<Queues>, most: usize) -> Vec<Job> {
+        let mut queues = queues.lock().await;
+        tokio::select! {
+            biased;
+            () = self.kill.cancelled() => {
+                // A commit that is still under way keeps the queue open, but not beyond this.
+                queues.hot.close();
+                queues.take(most).await
+            }
+            batch = queues.take(most) => batch,
         }
     }
 
@@ -69,7 +119,11 @@ impl Engine {
         self.running.fetch_add(started.len(), Ordering::Relaxed);
         let outcomes = self.run(&started).await;
         self.running.fetch_sub(started.len(), Ordering::Relaxed);
-        self.pace.add(started.len());
+        // How much to claim depends on how fast claimed work goes.
+        let cold = started.iter().filter(|job| !job.hot).count();
+        if cold > 0 {
+            self.pace.add(cold);
+        }
         for (job, outcome) in started.into_iter().zip(outcomes) {
             let settlement = outcome.map(|outcome| self.decide(&job.item, outcome));
             finished.push(finish(job, settlement));

@@ -22,14 +22,13 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    AdminStore, Appended, BoxFuture, Claim, Claimed, Detail, Entry, List, Migrated, Purge, Purged,
-    Reaped, Record, Settled, Stats, Store, TransactionalStore,
+    AdminStore, Appended, BoxFuture, Claim, Claimed, Detail, Entry, List, Local, Migrated, Purge,
+    Purged, Reaped, Record, Settled, Stats, Store, TransactionalStore,
 };
 use postroom_core::{Clock, Lease, MessageId, OwnerToken, Result};
 use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, SqlStr};
-use tokio::sync::Notify;
 
 pub use migrate::migration_sql;
 pub use transaction::PgTx;
@@ -51,7 +50,7 @@ pub struct PgStore {
     clock: Clock,
     keep_done: bool,
     floor: Arc<Floor>,
-    wakeup: Arc<Notify>,
+    local: Arc<Local>,
 }
 
 impl PgStore {
@@ -86,7 +85,7 @@ impl PgStore {
             floor: Arc::new(Floor::new(matches!(config.clock, Clock::Database))),
             clock: config.clock,
             keep_done: config.keep_done,
-            wakeup: Arc::default(),
+            local: Arc::default(),
         }
     }
 
@@ -143,12 +142,8 @@ impl Store for PgStore {
         Box::pin(self.purge_chunk(purge))
     }
 
-    fn woken(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.wakeup.notified())
-    }
-
-    fn wake(&self) {
-        self.wakeup.notify_one();
+    fn local(&self) -> &Local {
+        &self.local
     }
 }
 
