@@ -13,6 +13,7 @@ mod headers;
 mod idempotency;
 mod ids;
 pub mod lifecycle;
+mod local;
 mod message;
 mod observe;
 mod outbox;

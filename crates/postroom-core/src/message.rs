@@ -243,6 +243,14 @@ impl Message {
         hash.finalize().into()
     }
 
+    /// The same message as a store gives it back, had it been written at `now`.
+    pub(crate) fn as_written(&self, now: Timestamp) -> Self {
+        let mut fields = (*self.0).clone();
+        fields.occurred_at = fields.occurred_at.or(Some(now));
+        fields.expires = fields.expires.map(|expires| When::At(expires.resolve(now)));
+        Self(Arc::new(fields))
+    }
+
     /// The same message with trace headers, unless it already has some.
     pub(crate) fn traced(self, trace: &TraceContext) -> Result<Self> {
         if self.headers().get(Headers::TRACE[0]).is_some() {

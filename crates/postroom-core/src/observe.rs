@@ -38,6 +38,11 @@ pub(crate) fn lost(count: usize) {
     tracing::warn!(count, "leases were lost before they were settled");
 }
 
+/// Messages are published faster than they are handled; told once, until there is room again.
+pub(crate) fn hot_queue_full(size: usize) {
+    tracing::warn!(size, "the hot queue is full; further messages wait for a claim");
+}
+
 /// The database does not answer; told once, until it does again.
 pub(crate) fn outage(during: &str, error: &Error) {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();

@@ -4,23 +4,28 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::dispatcher::hot::Handover;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::IntoMessage;
-use crate::ids::{MessageId, WorkId};
+use crate::ids::{Lease, MessageId, OwnerToken, WorkId};
 use crate::message::{Message, TraceContext};
 use crate::store::{
-    Appended, Birth, CHUNK_BYTES, CHUNK_MESSAGES, Entry, StoreTransaction, TransactionalStore,
-    id_taken,
+    Appended, CHUNK_BYTES, CHUNK_MESSAGES, Store, StoreTransaction, TransactionalStore, id_taken,
 };
 use crate::transaction::OutboxTransaction;
+use crate::work_queue::WorkQueue;
 
 /// Publishes messages to one store. Cheap to clone.
 ///
-/// There are three ways in, and all of them write the message in a transaction: -
-/// [`begin`](Self::begin): Postroom's own transaction handle, the fastest way and the one with
-/// hooks;
+/// There are three ways in, and all of them write the message in a transaction:
+/// - [`begin`](Self::begin): Postroom's own transaction handle, the fastest way and the one with
+///   hooks;
 /// - [`publish_in`](Self::publish_in): inside a transaction of the driver that you began yourself;
 /// - [`publish`](Self::publish): a transaction of its own, for events without a business change.
+///
+/// When a [`Dispatcher`](crate::Dispatcher) runs on the same store handle (or a clone of it), the
+/// first and the last way hand it the messages right after the commit; see [`OutboxTransaction`].
+/// Publishing never fails or waits because a dispatcher is slow, stopped or absent.
 pub struct Outbox<S> {
     store: Arc<S>,
     config: Arc<OutboxConfig>,
@@ -155,7 +160,7 @@ impl<S: TransactionalStore> Outbox<S> {
         let mut rest = messages.as_slice();
         while !rest.is_empty() {
             let (chunk, later) = rest.split_at(chunk_len(rest));
-            published.extend(self.append(conn, chunk).await?);
+            published.extend(self.append(conn, chunk, &mut Handover::default()).await?);
             rest = later;
         }
         Ok(published)
@@ -164,6 +169,20 @@ impl<S: TransactionalStore> Outbox<S> {
     /// Tells the local dispatcher that there may be work. Harmless after a rollback.
     pub fn wake(&self) {
         self.store.wake();
+    }
+
+    /// Gives back rows that were born leased to a dispatcher that ended meanwhile. In the
+    /// background: the commit is done, and else they are only found after their lease.
+    pub(crate) fn release(&self, owner: OwnerToken, leases: Vec<Lease>) {
+        let store = Arc::clone(&self.store);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let queue = WorkQueue::new(store as Arc<dyn Store>);
+                if queue.release(owner, &leases).await.is_ok() {
+                    queue.store().wake();
+                }
+            });
+        }
     }
 
     fn check_all<M: IntoMessage>(
@@ -192,16 +211,16 @@ impl<S: TransactionalStore> Outbox<S> {
         &self,
         conn: &mut S::Conn,
         chunk: &[Message],
+        handover: &mut Handover,
     ) -> Result<Vec<Published>> {
         let (firsts, first_of) = distinct(chunk)?;
-        let entries: Vec<_> = firsts
-            .iter()
-            .map(|message| Entry { message: (*message).clone(), birth: Birth::Ready })
-            .collect();
+        let mut reserved = handover.reserve(&firsts);
+        let entries: Vec<_> = firsts.iter().map(|message| reserved.entry(message)).collect();
         let appended = self.store.append(conn, &entries).await?;
         if appended.len() != entries.len() {
             return Err(unreachable("a store answers for each entry"));
         }
+        handover.wrote(reserved, &entries, &appended);
         let mut answered = vec![false; appended.len()];
         Ok(first_of
             .into_iter()

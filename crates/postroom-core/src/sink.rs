@@ -23,6 +23,19 @@ pub trait Sink: Send + Sync + 'static {
     fn max_batch(&self) -> usize {
         1
     }
+
+    /// Whether a batch may hold several messages of one ordering key. It then takes them in order
+    /// and stops at the first that fails; what comes behind that one is given back whatever the
+    /// answer says, and the whole may come again. Default: no, one at a time.
+    fn takes_runs(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes messages of any topic. One that gives some back gets no messages with an
+    /// ordering key: it would stop their keys. Default: yes.
+    fn takes_every_topic(&self) -> bool {
+        true
+    }
 }
 
 /// A message on its way, and what its handler may know about that.

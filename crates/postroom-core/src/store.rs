@@ -19,8 +19,6 @@ mod admin;
 pub mod order;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Record, Stats, Status};
@@ -29,10 +27,11 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
 use crate::lifecycle::Settlement;
+pub use crate::local::Local;
 use crate::message::Message;
 
 /// A boxed future, written out so that its cost is visible where it is paid: once per round trip.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The engine's half: the work queue of one box in one database.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
@@ -88,11 +87,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Resolves when there may be new work. A hint: polling is the guarantee.
     fn woken(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+        Box::pin(self.local().woken())
     }
 
     /// Resolves [`woken`](Self::woken) for whoever waits, in this process.
-    fn wake(&self) {}
+    fn wake(&self) {
+        self.local().wake();
+    }
+
+    /// Where this process's publishers find its dispatcher. Clones of a store share it.
+    fn local(&self) -> &Local;
 }
 
 /// The application's half: writes inside the caller's transaction.
@@ -293,11 +297,8 @@ impl Claim {
 /// `lease` must be at least a microsecond and at most a day.
 pub(crate) fn check_lease(lease: Duration) -> Result<()> {
     if lease < Duration::from_micros(1) || lease > Claim::MAX_LEASE {
-        return Err(Error::limit(
-            "lease",
-            "more than 0 and at most 24 h",
-            format_args!("{lease:?}"),
-        ));
+        let allowed = "more than 0 and at most 24 h";
+        return Err(Error::limit("lease", allowed, format_args!("{lease:?}")));
     }
     Ok(())
 }
@@ -431,8 +432,7 @@ pub enum Appended {
 /// The error of [`append`](TransactionalStore::append) for an id with other content.
 #[must_use]
 pub fn id_taken(id: MessageId) -> Error {
-    Error::new(
-        ErrorKind::IdTaken,
-        format!("message id {id} belongs to a message with other content; use a fresh id"),
-    )
+    let problem =
+        format!("message id {id} belongs to a message with other content; use a fresh id");
+    Error::new(ErrorKind::IdTaken, problem)
 }

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::dispatcher::hot::Handover;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::IntoMessage;
 use crate::ids::MessageId;
@@ -18,6 +19,14 @@ use crate::store::{StoreTransaction, TransactionalStore};
 ///
 /// Dropping it rolls back. Hooks run after the end: `after_commit` after a confirmed commit,
 /// `after_rollback` after a rollback or a drop, neither when the outcome is unknown.
+///
+/// What [`commit`](Self::commit) writes is born leased to the dispatcher of this process, if there
+/// is one with a free place in its [hot queue](crate::DispatcherConfig::hot_queue), and goes to its
+/// workers from memory once the commit is confirmed: no claim in between. Everything else is born
+/// ready and waits for a claim, for which the dispatcher is woken: messages with an ordering key, a
+/// due time or a point in time at which they expire, and what an early [`flush`](Self::flush)
+/// wrote. A handler sees no difference, but for the times that the producer left to the database:
+/// there `occurred_at` and the end of `expires_after` are this host's, a little off the row's.
 ///
 /// ```
 /// # use postroom_core::{Message, Outbox, Result, store::TransactionalStore};
@@ -132,7 +141,7 @@ where
     }
 
     /// Writes what is staged now, for callers who want to know about duplicates before they commit.
-    /// Answers for everything published so far.
+    /// Answers for everything published so far. What it writes is delivered by a claim.
     ///
     /// # Errors
     /// As the database says. What was not written stays staged; another flush never writes an item
@@ -141,7 +150,7 @@ where
     /// # Cancel safety
     /// A cancelled flush may have written a part; the next one knows those messages by their ids.
     pub async fn flush(&mut self) -> Result<&[Published]> {
-        self.staging.flush(&self.outbox, &mut self.tx).await?;
+        self.staging.flush(&self.outbox, &mut self.tx, &mut Handover::default()).await?;
         Ok(&self.staging.written)
     }
 
@@ -150,13 +159,15 @@ where
     /// # Errors
     /// `RolledBack` when the server had ended the transaction or refused COMMIT; transient when
     /// running the whole transaction again may help. `CommitUnknown` when the answer was lost.
-    /// `IdTaken` and other errors of the write roll back. In no case was anything told to anybody.
+    /// `IdTaken` and other errors of the write roll back. In no case was anything told to anybody;
+    /// what an unknown outcome did commit is delivered after its lease.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the outcome unknown; no hook runs then.
     pub async fn commit(self) -> Result<Committed> {
         let Self { outbox, mut staging, mut tx } = self;
-        if let Err(error) = staging.flush(&outbox, &mut tx).await {
+        let mut handover = outbox.store().local().handover();
+        if let Err(error) = staging.flush(&outbox, &mut tx, &mut handover).await {
             // The error that led here is the one to report; a failed rollback ends the connection.
             let _ = tx.rollback().await;
             return Err(error);
@@ -165,7 +176,11 @@ where
         match tx.commit().await {
             Ok(()) => {
                 let committed = Committed { published: std::mem::take(&mut staging.written) };
-                if !committed.published.is_empty() {
+                let ready = committed.published.len() > handover.len();
+                if let Some((owner, leases)) = handover.send() {
+                    outbox.release(owner, leases);
+                }
+                if ready {
                     outbox.wake();
                 }
                 hooks.committed(&committed);
@@ -233,7 +248,7 @@ where
     /// # Errors
     /// As [`OutboxTransaction::flush`].
     pub async fn flush(&mut self) -> Result<&[Published]> {
-        self.scope.staging.flush(self.outbox, &mut self.tx).await?;
+        self.scope.staging.flush(self.outbox, &mut self.tx, &mut Handover::default()).await?;
         Ok(&self.scope.staging.written)
     }
 
@@ -297,7 +312,12 @@ impl Staging {
     }
 
     /// Writes chunk by chunk; a chunk leaves the staging area only once it is written.
-    async fn flush<S, T>(&mut self, outbox: &Outbox<S>, tx: &mut T) -> Result<()>
+    async fn flush<S, T>(
+        &mut self,
+        outbox: &Outbox<S>,
+        tx: &mut T,
+        handover: &mut Handover,
+    ) -> Result<()>
     where
         S: TransactionalStore,
         T: StoreTransaction<Conn = S::Conn>,
@@ -309,7 +329,7 @@ impl Staging {
         tx.check_open(!self.staged.is_empty()).await?;
         while !self.staged.is_empty() {
             let chunk = chunk_len(&self.staged);
-            let published = outbox.append(tx.conn(), &self.staged[..chunk]).await;
+            let published = outbox.append(tx.conn(), &self.staged[..chunk], handover).await;
             self.written.extend(published.map_err(as_rolled_back)?);
             self.staged.drain(..chunk);
         }

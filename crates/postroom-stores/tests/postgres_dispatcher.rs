@@ -15,3 +15,11 @@ async fn dsp_1_everything_is_handled_once() {
     dispatch::everything_is_handled_once(Arc::clone(&pg.store), 4_000).await;
     pg.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b01_hot_messages_are_handled_once() {
+    let pg = Pg::on_database_time().await;
+    let messages = 200 * postroom_testkit::cases(10) as usize;
+    dispatch::hot_messages_are_handled_once(Arc::clone(&pg.store), messages).await;
+    pg.finish().await;
+}

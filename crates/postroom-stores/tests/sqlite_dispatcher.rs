@@ -8,12 +8,23 @@ use postroom_core::store::AdminStore;
 use postroom_stores::{SqliteStore, StoreConfig};
 use postroom_testkit::dispatch;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn dsp_1_everything_is_handled_once() {
-    let folder = tempfile::tempdir().expect("a temp folder");
+async fn fresh(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
     let path = folder.path().join("postroom.db");
     let path = path.to_str().expect("a plain path");
     let store = SqliteStore::open(path, StoreConfig::default()).await.expect("open");
     store.migrate().await.expect("migrate");
-    dispatch::everything_is_handled_once(Arc::new(store), 4_000).await;
+    Arc::new(store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dsp_1_everything_is_handled_once() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    dispatch::everything_is_handled_once(fresh(&folder).await, 4_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b01_hot_messages_are_handled_once() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    let messages = 200 * postroom_testkit::cases(10) as usize;
+    dispatch::hot_messages_are_handled_once(fresh(&folder).await, messages).await;
 }

@@ -108,7 +108,8 @@ async fn dsp_1_what_is_published_is_handled_once_and_done() {
 #[tokio::test(start_paused = true)]
 async fn dsp_9_a_wake_up_does_not_wait_for_the_poll() {
     let world = World::new();
-    let running = world.start(world.counting(fine), small());
+    let config = DispatcherConfig { hot_queue: 0, ..small() };
+    let running = world.start(world.counting(fine), config);
     sleep(Duration::from_secs(200)).await;
     let began = Instant::now();
     world.publish(Message::builder("t")).await;

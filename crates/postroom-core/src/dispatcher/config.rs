@@ -18,6 +18,9 @@ pub struct DispatcherConfig {
     pub lease: Duration,
     /// Claimed items in this process, waiting or running, at most. Default 1,000.
     pub cold_queue: usize,
+    /// Messages on their way from a commit in this process to its own workers, waiting or running, at
+    /// most; further ones wait for a claim. 0 turns that way off. Default 1,000.
+    pub hot_queue: usize,
     /// The wait after an empty claim. It grows to five times that while nothing comes; wake-ups cut
     /// it short. Default 1 s.
     pub poll_interval: Duration,
@@ -35,6 +38,7 @@ impl Default for DispatcherConfig {
             batch: 200,
             lease: Duration::from_secs(30),
             cold_queue: 1_000,
+            hot_queue: 1_000,
             poll_interval: Duration::from_secs(1),
             handler_timeout: Duration::from_secs(25),
             retry: Retry::default(),
@@ -58,6 +62,7 @@ impl DispatcherConfig {
         let batches = 1..=Claim::MAX_BATCH;
         require(batches.contains(&self.batch), "batch must be 1 to 10000");
         require((1..=1_000_000).contains(&self.cold_queue), "cold_queue must be 1 to 1000000");
+        require(self.hot_queue <= 1_000_000, "hot_queue must be 0 to 1000000");
         require(check_lease(self.lease).is_ok(), "lease must be more than 0 and at most 24 h");
         let hour = Duration::from_hours(1);
         let poll = !self.poll_interval.is_zero() && self.poll_interval <= hour;
@@ -85,7 +90,7 @@ mod tests {
     fn defaults_are_those_of_the_specification() {
         let config = DispatcherConfig::default();
         config.validate().expect("legal");
-        assert_eq!((config.batch, config.cold_queue), (200, 1_000));
+        assert_eq!((config.batch, config.cold_queue, config.hot_queue), (200, 1_000, 1_000));
         assert!(config.workers >= 4);
     }
 
@@ -94,11 +99,12 @@ mod tests {
         let config = DispatcherConfig {
             workers: 0,
             batch: 0,
+            hot_queue: 1_000_001,
             handler_timeout: Duration::from_secs(30),
             ..DispatcherConfig::default()
         };
-        let error = config.validate().expect_err("three problems").to_string();
-        for part in ["workers", "batch", "handler_timeout"] {
+        let error = config.validate().expect_err("four problems").to_string();
+        for part in ["workers", "batch", "hot_queue", "handler_timeout"] {
             assert!(error.contains(part), "{error}");
         }
     }

@@ -1,11 +1,14 @@
 //! The dispatcher: claims messages, hands them to a sink, and settles what came of it.
 //!
-//! One poller claims no more than there is room for; workers deliver; one settler writes outcomes
-//! in groups; one task renews leases. Places are conserved on every path: an item gives its place
-//! back when its outcome is settled, and not before.
+//! One poller claims no more than there is room for; what is committed in this process comes without
+//! a claim, as far as there is room for that; workers deliver; one settler writes outcomes in
+//! groups; one task renews leases. Places are conserved on every path: an item gives its place back
+//! when its outcome is settled, and not before.
 
 mod config;
+pub(crate) mod hot;
 mod leases;
+mod order;
 mod pace;
 mod poll;
 mod settle;
@@ -13,7 +16,7 @@ mod work;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
@@ -22,9 +25,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use config::DispatcherConfig;
+use hot::Hot;
 use leases::Leases;
+use order::Keys;
 use pace::{NextRetry, Pace};
-use work::{Finished, Job};
+use work::{Finished, Job, Queues};
 
 use crate::error::Result;
 use crate::ids::OwnerToken;
@@ -35,7 +40,13 @@ use crate::work_queue::WorkQueue;
 /// Delivers the messages of one store to one sink. Build it, [`start`](Self::start) it, and
 /// [`shutdown`](Running::shutdown) what that gives you.
 ///
-/// Messages with an ordering key are not claimed yet.
+/// What is published in this process through the same store handle, or a clone of it, comes right
+/// from its commit, without a claim; see [`OutboxTransaction`](crate::OutboxTransaction). Of several
+/// dispatchers on one handle the one that started first gets it. Such messages go before claimed
+/// ones, but for every fourth turn.
+///
+/// Messages with an ordering key are handled one at a time per key, in order; see
+/// [`store::order`](crate::store::order).
 pub struct Dispatcher {
     store: Arc<dyn Store>,
     sink: Arc<dyn Sink>,
@@ -68,7 +79,10 @@ impl Dispatcher {
             owner: OwnerToken::random(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
-            leases: Leases::default(),
+            leases: Arc::default(),
+            keys: Keys::default(),
+            left: AtomicBool::new(false),
+            hot_dropped: Arc::default(),
             room: Arc::new(Semaphore::new(self.config.cold_queue)),
             running: AtomicUsize::new(0),
             claims: AtomicUsize::new(0),
@@ -97,8 +111,13 @@ struct Engine {
     stop: CancellationToken,
     /// Cut what runs.
     kill: CancellationToken,
-    leases: Leases,
-    /// A permit per item that may be in this process.
+    leases: Arc<Leases>,
+    keys: Keys,
+    /// Whether its slots were given back.
+    left: AtomicBool,
+    /// Messages that found no place in the hot queue.
+    hot_dropped: Arc<AtomicU64>,
+    /// A permit per claimed item that may be in this process.
     room: Arc<Semaphore>,
     /// Deliveries that have begun and not ended.
     running: AtomicUsize,
@@ -108,6 +127,42 @@ struct Engine {
     settled: Notify,
     pace: Pace,
     next_retry: NextRetry,
+}
+
+impl Engine {
+    /// Takes nothing more, from now on and in this order: what is committed meanwhile comes back.
+    fn halt(&self) {
+        self.queue.store().local().deregister(self.owner);
+        self.stop.cancel();
+    }
+
+    /// Lets others have its share of the ordered messages at once rather than after its lease.
+    async fn leave(&self) {
+        if !self.left.swap(true, Ordering::Relaxed) {
+            let leaving = self.queue.store().leave(self.owner);
+            let _ = timeout(Duration::from_secs(1), leaving).await;
+        }
+    }
+
+    /// Lets publishers of this process in, unless that is turned off.
+    fn open(&self, jobs: mpsc::Sender<Job>, finished: mpsc::WeakSender<Vec<Finished>>) {
+        let size = self.config.hot_queue;
+        if size == 0 {
+            return;
+        }
+        self.queue.store().local().register(Hot {
+            owner: self.owner,
+            lease: self.config.lease,
+            margin: self.config.margin(),
+            places: Arc::new(Semaphore::new(size)),
+            size,
+            jobs,
+            finished,
+            leases: Arc::clone(&self.leases),
+            dropped: Arc::clone(&self.hot_dropped),
+            full: AtomicBool::new(false),
+        });
+    }
 }
 
 /// A dispatcher at work. Dropping it stops it in the background, as a shutdown without waiting.
@@ -122,15 +177,25 @@ impl Running {
     fn spawn(engine: Arc<Engine>) -> Self {
         let tasks = TaskTracker::new();
         let end = CancellationToken::new();
-        let (job_sender, jobs) = mpsc::channel(engine.config.cold_queue);
-        let (finished_sender, finished) = mpsc::channel(engine.config.cold_queue);
-        tasks.spawn(Arc::clone(&engine).poll(job_sender));
-        let jobs = Arc::new(Mutex::new(jobs));
+        let (cold_size, hot_size) = (engine.config.cold_queue, engine.config.hot_queue.max(1));
+        let (cold_sender, cold) = mpsc::channel(cold_size);
+        let (hot_sender, hot) = mpsc::channel(hot_size);
+        // As large as both, so that whoever has a place never waits.
+        let (finished_sender, finished) = mpsc::channel(cold_size + hot_size);
+        tasks.spawn(Arc::clone(&engine).settle(finished, cold_sender.downgrade()));
+        tasks.spawn(Arc::clone(&engine).poll(cold_sender));
+        let queues = Arc::new(Mutex::new(Queues { hot, cold, turn: 0 }));
+        let work = || Arc::clone(&engine).work(Arc::clone(&queues), finished_sender.clone());
         for _ in 0..engine.config.workers {
-            let work = Arc::clone(&engine).work(Arc::clone(&jobs), finished_sender.clone());
-            tasks.spawn(work);
+            tasks.spawn(work());
         }
-        tasks.spawn(Arc::clone(&engine).settle(finished));
+        // One more at the end, so that giving back what has not begun waits for nothing that has.
+        let (stop, last) = (engine.stop.clone(), work());
+        tasks.spawn(async move {
+            stop.cancelled().await;
+            last.await;
+        });
+        engine.open(hot_sender, finished_sender.downgrade());
         let (renewer, until) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move { renewer.renew_leases(until).await });
         tasks.close();
@@ -143,32 +208,42 @@ impl Running {
         self.engine.owner
     }
 
-    /// Stops: claims nothing more, gives back what has not begun, lets what runs finish within
-    /// `grace`, then cuts it (which costs no attempt), and settles everything. Answers whether
-    /// nothing was cut.
+    /// How many messages of this process had to wait for a claim because the hot queue was full.
+    #[must_use]
+    pub fn hot_dropped(&self) -> u64 {
+        self.engine.hot_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Stops: takes nothing more, gives back what has not begun, lets what runs finish within
+    /// `grace`, then cuts it (which costs no attempt), and settles everything. A commit that is under
+    /// way and counts on this dispatcher is waited for as well; what it publishes is given back.
+    /// Answers whether all that ended in time.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it stopping in the background.
     pub async fn shutdown(self, grace: Duration) -> bool {
-        self.engine.stop.cancel();
+        self.engine.halt();
         let clean = timeout(grace, self.tasks.wait()).await.is_ok();
         if !clean {
             self.engine.kill.cancel();
             // What is left is one settle; a database that is away must not hold us for ever.
             let _ = timeout(Duration::from_secs(5), self.tasks.wait()).await;
         }
+        self.engine.leave().await;
         clean
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.engine.stop.cancel();
+        self.engine.halt();
         let (tasks, end) = (self.tasks.clone(), self.end.clone());
+        let engine = Arc::clone(&self.engine);
         // Leases are renewed until the last task is done with them.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 tasks.wait().await;
+                engine.leave().await;
                 end.cancel();
             });
         } else {

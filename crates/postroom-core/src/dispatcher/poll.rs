@@ -87,12 +87,15 @@ impl Engine {
         // Suspects start at once, so there are as many as workers have nothing to do; but one now
         // and then even when all are busy, or they would starve under load.
         let held = self.config.cold_queue - self.room.available_permits() - places;
-        let idle = self.config.workers.saturating_sub(held);
+        let busy = held.max(self.running.load(Ordering::Relaxed));
+        let idle = self.config.workers.saturating_sub(busy);
         let turn = self.claims.fetch_add(1, Ordering::Relaxed);
         let suspects = idle.max(usize::from(turn.is_multiple_of(SUSPECT_EVERY)));
         let claim = Claim::new(self.owner, self.config.lease, places as u32)?
             .suspects(suspects as u32)
-            .max_attempts(self.config.retry.max_attempts);
+            .max_attempts(self.config.retry.max_attempts)
+            .ordered(self.sink.takes_every_topic())
+            .holding(self.keys.held());
         self.queue.claim_with(&claim).await
     }
 
@@ -104,27 +107,23 @@ impl Engine {
         jobs: &mpsc::Sender<Job>,
     ) {
         observe::fetched(claimed.items.len(), claimed.dead);
-        let deadline = before + self.config.lease - self.config.margin();
         // Suspects first: nobody waits behind one, and it waits behind nobody.
         let mut items = claimed.items;
         items.sort_by_key(|item| item.lost == 0);
         for item in items {
             let Some(place) = places.split(1) else { break };
+            let leased_for = item.locked_until.since(item.claimed_at);
+            let deadline = before + leased_for.saturating_sub(self.config.margin());
             let cancelled = self.leases.add(item.lease, deadline);
-            let expires = self.local_expiry(&item, before);
-            let job = Job { item, place, cancelled, expires };
+            let expires = local_expiry(&item, before);
+            let key = item.message.lane().map(|lane| lane.key_hash);
+            let job = Job { item, place, cancelled, expires, hot: false, key };
+            let Some(job) = self.keys.admit(job) else { continue };
             if let Err(refused) = jobs.send(job).await {
                 // Cannot happen while the poller lives: workers end when this channel does.
                 self.leases.remove(refused.0.item.lease);
             }
         }
-    }
-
-    /// When the message expires on this process's clock: the distance is the database's.
-    fn local_expiry(&self, item: &WorkItem, before: Instant) -> Option<Instant> {
-        let Some(When::At(expires)) = item.message.expires() else { return None };
-        let claimed_at = item.locked_until.saturating_sub(self.config.lease);
-        Some(before + expires.since(claimed_at))
     }
 
     /// Waits for a wake-up, the next retry of this process, or the time given.
@@ -136,6 +135,7 @@ impl Engine {
             () = self.stop.cancelled() => {}
             () = self.queue.store().woken() => {}
             () = self.next_retry.changed() => {}
+            () = self.keys.ended() => {}
             () = sleep_until(until) => {}
         }
     }
@@ -151,6 +151,13 @@ impl Engine {
     pub(super) fn is_current(&self, lease: Lease) -> bool {
         self.leases.deadline(lease).is_some_and(|deadline| deadline > Instant::now())
     }
+}
+
+/// When the message expires on this process's clock: the distance is the database's. What was
+/// claimed after its expiry was replayed, and does not expire any more.
+fn local_expiry(item: &WorkItem, before: Instant) -> Option<Instant> {
+    let Some(When::At(expires)) = item.message.expires() else { return None };
+    (expires > item.claimed_at).then(|| before + expires.since(item.claimed_at))
 }
 
 /// The growing wait of an idle poller, with jitter so that many do not march in step.

@@ -1,5 +1,6 @@
 //! The settler: groups outcomes of all workers into few round trips, without delaying a lone one.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Engine, Finished};
+use super::work::finish;
+use super::{Engine, Finished, Job};
 use crate::ids::Lease;
 use crate::lifecycle::Settlement;
 use crate::observe;
@@ -19,48 +21,98 @@ const FULL: usize = 500;
 
 impl Engine {
     /// Settles until the workers are gone.
-    pub(super) async fn settle(self: Arc<Self>, mut finished: mpsc::Receiver<Finished>) {
-        while let Some(first) = finished.recv().await {
-            let mut group = vec![first];
+    pub(super) async fn settle(
+        self: Arc<Self>,
+        mut finished: mpsc::Receiver<Vec<Finished>>,
+        jobs: mpsc::WeakSender<Job>,
+    ) {
+        while let Some(mut group) = finished.recv().await {
             self.fill(&mut group, &mut finished).await;
-            self.send(group).await;
+            let rest = self.send(group, &jobs).await;
+            if !rest.is_empty() {
+                // Nothing waits behind these any more.
+                let _ = self.send(rest, &jobs).await;
+            }
         }
     }
 
-    async fn fill(&self, group: &mut Vec<Finished>, finished: &mut mpsc::Receiver<Finished>) {
+    async fn fill(&self, group: &mut Vec<Finished>, finished: &mut mpsc::Receiver<Vec<Finished>>) {
         let until = Instant::now() + LONGEST_WAIT;
         while group.len() < FULL {
             match finished.try_recv() {
-                Ok(next) => group.push(next),
+                Ok(next) => group.extend(next),
                 Err(_) if self.running.load(Ordering::Relaxed) == 0 => return,
                 Err(_) => match timeout_at(until, finished.recv()).await {
-                    Ok(Some(next)) => group.push(next),
+                    Ok(Some(next)) => group.extend(next),
                     Ok(None) | Err(_) => return,
                 },
             }
         }
     }
 
-    /// Sends a group, again and again while the database is away: the fence makes that safe.
-    async fn send(&self, group: Vec<Finished>) {
-        let items: Vec<(Lease, Settlement)> =
-            group.iter().filter_map(|done| Some((done.lease, done.settlement.clone()?))).collect();
-        if !self.write(&items).await {
-            // One item may be what the database refuses: the others must not share its fate.
-            for item in items {
-                let _ = self.write(&[item]).await;
-            }
-        }
+    /// Settles a group and lets the keys in it go on. The answer is to be given back: what waited
+    /// behind items that did not end well.
+    async fn send(&self, group: Vec<Finished>, jobs: &mpsc::WeakSender<Job>) -> Vec<Finished> {
+        let applied = self.write_all(&group).await;
+        let mut keys: HashMap<i64, bool> = HashMap::new();
         for done in group {
+            if let Some(key) = done.key {
+                let well = self.lets_the_next_go(&done) && applied.contains(&done.lease);
+                *keys.entry(key).or_insert(true) &= well;
+            }
             self.leases.remove(done.lease);
             drop(done.place);
         }
         self.settled.notify_one();
+        let mut rest = Vec::new();
+        for (key, well) in keys {
+            let next = if well { self.keys.next(key) } else { None };
+            let refused = next.and_then(|next| start(next, jobs).err());
+            if refused.is_some() || !well {
+                let held = refused.into_iter().map(|job| *job).chain(self.keys.end(key));
+                // They are not the last of their key: nothing follows from giving them back.
+                let released = held.map(|job| finish(Job { key: None, ..job }, Some(RELEASE)));
+                rest.extend(released);
+            }
+        }
+        rest
     }
 
-    /// Whether that worked, now or after an outage. What the database refuses is not tried again,
-    /// and nothing is after the last call to stop: such items come again when their lease runs out.
-    async fn write(&self, items: &[(Lease, Settlement)]) -> bool {
+    fn lets_the_next_go(&self, done: &Finished) -> bool {
+        match done.settlement {
+            Some(Settlement::Done) => true,
+            Some(Settlement::Dead { .. }) => !self.queue.store().halts(),
+            _ => false,
+        }
+    }
+
+    /// Sends a group, again and again while the database is away: the fence makes that safe.
+    /// Answers with what is known to be settled.
+    async fn write_all(&self, group: &[Finished]) -> HashSet<Lease> {
+        let items: Vec<(Lease, Settlement)> =
+            group.iter().filter_map(|done| Some((done.lease, done.settlement.clone()?))).collect();
+        if let Some(applied) = self.write(&items).await {
+            return applied;
+        }
+        // One item may be what the database refuses: the others must not share its fate, but for
+        // those behind it in its key.
+        let (mut applied, mut cut) = (HashSet::new(), HashSet::new());
+        for done in group {
+            let Some(settlement) = done.settlement.clone() else { continue };
+            if done.key.is_some_and(|key| cut.contains(&key)) {
+                continue;
+            }
+            match self.write(&[(done.lease, settlement)]).await {
+                Some(one) => applied.extend(one),
+                None => cut.extend(done.key),
+            }
+        }
+        applied
+    }
+
+    /// What was settled, now or after an outage. What the database refuses is not tried again, and
+    /// nothing is after the last call to stop: such items come again when their lease runs out.
+    async fn write(&self, items: &[(Lease, Settlement)]) -> Option<HashSet<Lease>> {
         let mut wait = Duration::from_millis(50);
         let mut outage = false;
         loop {
@@ -73,14 +125,18 @@ impl Engine {
                         observe::lost(settled.lost.len());
                     }
                     self.note_retries(items);
-                    return true;
+                    let mut applied: HashSet<_> = items.iter().map(|(lease, _)| *lease).collect();
+                    for lease in settled.lost.iter().chain(&settled.unknown) {
+                        applied.remove(lease);
+                    }
+                    return Some(applied);
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut outage, true) {
                         observe::outage("settle", &error);
                     }
                     if !error.is_transient() || self.kill.is_cancelled() {
-                        return false;
+                        return None;
                     }
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));
@@ -93,9 +149,21 @@ impl Engine {
     fn note_retries(&self, items: &[(Lease, Settlement)]) {
         let now = Instant::now() + Duration::from_millis(1);
         for (_, settlement) in items {
-            if let Settlement::Retry { delay, .. } = settlement {
-                self.next_retry.at(now + *delay);
+            match settlement {
+                Settlement::Retry { delay, .. } => self.next_retry.at(now + *delay),
+                // Ready again: nobody else may have noticed.
+                Settlement::Release => self.queue.store().wake(),
+                Settlement::Done | Settlement::Dead { .. } => {}
             }
         }
     }
+}
+
+const RELEASE: Settlement = Settlement::Release;
+
+/// Hands the next of a key to the workers; it comes back when they take no more. There is room: it
+/// has its place.
+fn start(next: Job, jobs: &mpsc::WeakSender<Job>) -> Result<(), Box<Job>> {
+    let Some(jobs) = jobs.upgrade() else { return Err(Box::new(next)) };
+    jobs.try_send(next).map_err(|refused| Box::new(refused.into_inner()))
 }

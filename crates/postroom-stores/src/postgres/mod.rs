@@ -22,14 +22,13 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    AdminStore, Appended, BoxFuture, Claim, Claimed, Detail, Entry, List, Migrated, Purge, Purged,
-    Reaped, Record, Settled, Stats, Store, TransactionalStore,
+    AdminStore, Appended, BoxFuture, Claim, Claimed, Detail, Entry, List, Local, Migrated, Purge,
+    Purged, Reaped, Record, Settled, Stats, Store, TransactionalStore,
 };
 use postroom_core::{Clock, Lease, MessageId, OwnerToken, Result};
 use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, SqlStr};
-use tokio::sync::Notify;
 
 pub use migrate::migration_sql;
 pub use transaction::PgTx;
@@ -54,7 +53,7 @@ pub struct PgStore {
     halt: bool,
     floor: Arc<Floor>,
     turn: Arc<Turn>,
-    wakeup: Arc<Notify>,
+    local: Arc<Local>,
 }
 
 impl PgStore {
@@ -91,7 +90,7 @@ impl PgStore {
             keep_done: config.keep_done,
             halt: config.halt,
             turn: Arc::default(),
-            wakeup: Arc::default(),
+            local: Arc::default(),
         }
     }
 
@@ -156,12 +155,8 @@ impl Store for PgStore {
         self.halt
     }
 
-    fn woken(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.wakeup.notified())
-    }
-
-    fn wake(&self) {
-        self.wakeup.notify_one();
+    fn local(&self) -> &Local {
+        &self.local
     }
 }
 

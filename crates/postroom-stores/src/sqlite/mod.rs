@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, BoxFuture, Claim, Claimed, Entry, Purge, Purged, Reaped, Settled, Store,
+    Appended, BoxFuture, Claim, Claimed, Entry, Local, Purge, Purged, Reaped, Settled, Store,
     TransactionalStore,
 };
 use postroom_core::{Error, ErrorKind, Lease, OwnerToken, Result, Timestamp};
@@ -30,7 +30,6 @@ use sqlx::sqlite::{
     SqliteSynchronous,
 };
 use sqlx::{Sqlite, Transaction};
-use tokio::sync::Notify;
 
 use crate::config::StoreConfig;
 use classify::classify;
@@ -52,7 +51,7 @@ struct Inner {
     begin: Option<&'static str>,
     sql: Statements,
     config: StoreConfig,
-    woken: Notify,
+    local: Local,
 }
 
 impl SqliteStore {
@@ -110,8 +109,8 @@ impl SqliteStore {
         config: StoreConfig,
     ) -> Result<Self> {
         let sql = Statements::new(&config.names()?);
-        let woken = Notify::new();
-        Ok(Self { inner: Arc::new(Inner { writer, reader, begin, sql, config, woken }) })
+        let local = Local::default();
+        Ok(Self { inner: Arc::new(Inner { writer, reader, begin, sql, config, local }) })
     }
 
     /// The pool that writes: one connection. Use it for your own tables in the same file, or begin
@@ -188,12 +187,8 @@ impl Store for SqliteStore {
         Box::pin(self.do_purge(purge))
     }
 
-    fn woken(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.inner.woken.notified())
-    }
-
-    fn wake(&self) {
-        self.inner.woken.notify_one();
+    fn local(&self) -> &Local {
+        &self.inner.local
     }
 }
 

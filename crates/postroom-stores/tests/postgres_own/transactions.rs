@@ -3,11 +3,15 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use postroom_core::store::{AdminStore, Claim, Store, StoreTransaction, TransactionalStore};
-use postroom_core::{ErrorKind, Message, MessageBuilder, Outbox, OwnerToken};
+use postroom_core::{
+    Delivery, Dispatcher, DispatcherConfig, ErrorKind, Handlers, Message, MessageBuilder, Outbox,
+    OwnerToken,
+};
 use postroom_stores::postgres::PgTx;
 use postroom_stores::{PgStore, StoreConfig};
 use postroom_testkit::Harness;
@@ -44,6 +48,45 @@ async fn b05_committing_an_aborted_transaction_is_rolled_back() {
         assert_eq!(error.kind(), ErrorKind::RolledBack, "{error}");
     }
     assert_eq!(ready(&pg).await, 0);
+    pg.finish().await;
+}
+
+/// With a dispatcher that would take the message from the commit.
+#[tokio::test]
+async fn b05_an_aborted_or_refused_commit_sends_nothing() {
+    let pg = Pg::on_database_time().await;
+    let once =
+        "alter table business add constraint once unique (row) deferrable initially deferred";
+    run(&pg.pool, once).await;
+    let handled = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&handled);
+    let handlers = Handlers::new().all(move |_: Delivery| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Ok(()) }
+    });
+    let config = DispatcherConfig { hot_queue: 1, ..DispatcherConfig::default() };
+    let running = Dispatcher::new(pg.store(), handlers).config(config).start().expect("starts");
+    let outbox = Outbox::new(pg.store());
+    for aborted in [true, false] {
+        let mut tx = outbox.begin().await.expect("begins");
+        tx.publish(plain()).expect("legal");
+        if aborted {
+            tx.conn().execute("select 1/0").await.expect_err("aborts the transaction");
+        } else {
+            pg.write_business_row(tx.conn(), 1).await;
+            pg.write_business_row(tx.conn(), 1).await;
+        }
+        let error = tx.commit().await.expect_err("nothing was committed");
+        assert_eq!(error.kind(), ErrorKind::RolledBack, "{error}");
+    }
+    outbox.publish(plain()).await.expect("publishes");
+    let done = async || pg.store.stats().await.expect("stats").done;
+    while done().await < 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(running.hot_dropped(), 0, "the place came back each time");
+    assert!(running.shutdown(Duration::from_secs(5)).await);
+    assert_eq!(handled.load(Ordering::SeqCst), 1, "only what was committed");
     pg.finish().await;
 }
 

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, BoxFuture, Claim, Claimed, Entry, Purge, Purged, Reaped, Settled, Store,
+    Appended, BoxFuture, Claim, Claimed, Entry, Local, Purge, Purged, Reaped, Settled, Store,
     StoreTransaction, TransactionalStore,
 };
 use postroom_core::{
     Error, ErrorKind, Lease, ManualClock, MessageId, OwnerToken, Result, Timestamp,
 };
-use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
 use queue::Rules;
@@ -49,7 +49,7 @@ pub struct SimStore {
     /// Since when tokio's time is added to the clock's, if it is.
     ticking_since: Option<Instant>,
     rules: Rules,
-    woken: Arc<Notify>,
+    local: Arc<Local>,
     faults: Arc<StdMutex<VecDeque<(Call, Fault)>>>,
 }
 
@@ -90,7 +90,7 @@ impl SimStore {
             clock,
             ticking_since: None,
             rules: Rules { keep_done: true, halt: false },
-            woken: Arc::default(),
+            local: Arc::default(),
             faults: Arc::default(),
         }
     }
@@ -242,12 +242,8 @@ impl Store for SimStore {
         self.rules.halt
     }
 
-    fn woken(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.woken.notified())
-    }
-
-    fn wake(&self) {
-        self.woken.notify_one();
+    fn local(&self) -> &Local {
+        &self.local
     }
 }
 
