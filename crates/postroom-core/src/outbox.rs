@@ -22,6 +22,10 @@ use crate::work_queue::WorkQueue;
 ///   hooks;
 /// - [`publish_in`](Self::publish_in): inside a transaction of the driver that you began yourself;
 /// - [`publish`](Self::publish): a transaction of its own, for events without a business change.
+///
+/// When a [`Dispatcher`](crate::Dispatcher) runs on the same store handle (or a clone of it), the
+/// first and the last way hand it the messages right after the commit; see [`OutboxTransaction`].
+/// Publishing never fails or waits because a dispatcher is slow, stopped or absent.
 pub struct Outbox<S> {
     store: Arc<S>,
     config: Arc<OutboxConfig>,

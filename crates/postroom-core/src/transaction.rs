@@ -20,6 +20,14 @@ use crate::store::{StoreTransaction, TransactionalStore};
 /// Dropping it rolls back. Hooks run after the end: `after_commit` after a confirmed commit,
 /// `after_rollback` after a rollback or a drop, neither when the outcome is unknown.
 ///
+/// What [`commit`](Self::commit) writes is born leased to the dispatcher of this process, if there
+/// is one with a free place in its [hot queue](crate::DispatcherConfig::hot_queue), and goes to its
+/// workers from memory once the commit is confirmed: no claim in between. Everything else is born
+/// ready and waits for a claim, for which the dispatcher is woken: messages with an ordering key, a
+/// due time or a point in time at which they expire, and what an early [`flush`](Self::flush)
+/// wrote. A handler sees no difference, but for the times that the producer left to the database:
+/// there `occurred_at` and the end of `expires_after` are this host's, a little off the row's.
+///
 /// ```
 /// # use postroom_core::{Message, Outbox, Result, store::TransactionalStore};
 /// async fn place_order<S: TransactionalStore>(outbox: &Outbox<S>) -> Result<()> {
@@ -133,7 +141,7 @@ where
     }
 
     /// Writes what is staged now, for callers who want to know about duplicates before they commit.
-    /// Answers for everything published so far.
+    /// Answers for everything published so far. What it writes is delivered by a claim.
     ///
     /// # Errors
     /// As the database says. What was not written stays staged; another flush never writes an item
@@ -151,7 +159,8 @@ where
     /// # Errors
     /// `RolledBack` when the server had ended the transaction or refused COMMIT; transient when
     /// running the whole transaction again may help. `CommitUnknown` when the answer was lost.
-    /// `IdTaken` and other errors of the write roll back. In no case was anything told to anybody.
+    /// `IdTaken` and other errors of the write roll back. In no case was anything told to anybody;
+    /// what an unknown outcome did commit is delivered after its lease.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the outcome unknown; no hook runs then.
