@@ -18,8 +18,8 @@ pub struct DispatcherConfig {
     pub lease: Duration,
     /// Claimed items in this process, waiting or running, at most. Default 1,000.
     pub cold_queue: usize,
-    /// Messages on their way from a commit in this process to its own workers, waiting or running, at
-    /// most; further ones wait for a claim. 0 turns that way off. Default 1,000.
+    /// Messages on their way from a commit in this process to its own workers, waiting or running,
+    /// at most; further ones wait for a claim. 0 turns that way off. Default 1,000.
     pub hot_queue: usize,
     /// The wait after an empty claim. It grows to five times that while nothing comes; wake-ups cut
     /// it short. Default 1 s.

@@ -1,9 +1,9 @@
 //! The dispatcher: claims messages, hands them to a sink, and settles what came of it.
 //!
-//! One poller claims no more than there is room for; what is committed in this process comes without
-//! a claim, as far as there is room for that; workers deliver; one settler writes outcomes in
-//! groups; one task renews leases. Places are conserved on every path: an item gives its place back
-//! when its outcome is settled, and not before.
+//! One poller claims no more than there is room for; what is committed in this process comes
+//! without a claim, as far as there is room for that; workers deliver; one settler writes outcomes
+//! in groups; one task renews leases. Places are conserved on every path: an item gives its place
+//! back when its outcome is settled, and not before.
 
 mod config;
 pub(crate) mod hot;
@@ -41,9 +41,9 @@ use crate::work_queue::WorkQueue;
 /// [`shutdown`](Running::shutdown) what that gives you.
 ///
 /// What is published in this process through the same store handle, or a clone of it, comes right
-/// from its commit, without a claim; see [`OutboxTransaction`](crate::OutboxTransaction). Of several
-/// dispatchers on one handle the one that started first gets it. Such messages go before claimed
-/// ones, but for every fourth turn.
+/// from its commit, without a claim; see [`OutboxTransaction`](crate::OutboxTransaction). Of
+/// several dispatchers on one handle the one that started first gets it. Such messages go before
+/// claimed ones, but for every fourth turn.
 ///
 /// Messages with an ordering key are handled one at a time per key, in order; see
 /// [`store::order`](crate::store::order).
@@ -215,9 +215,9 @@ impl Running {
     }
 
     /// Stops: takes nothing more, gives back what has not begun, lets what runs finish within
-    /// `grace`, then cuts it (which costs no attempt), and settles everything. A commit that is under
-    /// way and counts on this dispatcher is waited for as well; what it publishes is given back.
-    /// Answers whether all that ended in time.
+    /// `grace`, then cuts it (which costs no attempt), and settles everything. A commit that is
+    /// under way and counts on this dispatcher is waited for as well; what it publishes is given
+    /// back. Answers whether all that ended in time.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it stopping in the background.
