@@ -24,6 +24,9 @@ pub struct StoreConfig {
     /// Keep a record of delivered messages; purge deletes it later. `false` deletes a message when
     /// it is acknowledged. Default `true`.
     pub keep_done: bool,
+    /// A dead ordered message stops its key until somebody replays or discards it. `false` lets its
+    /// successors go on. Default `false`.
+    pub halt: bool,
     /// Where the time comes from. Default the database.
     pub clock: Clock,
 }
@@ -35,6 +38,7 @@ impl Default for StoreConfig {
             prefix: String::new(),
             queue: Queue::Outbox,
             keep_done: true,
+            halt: false,
             clock: Clock::Database,
         }
     }
