@@ -203,7 +203,7 @@ pub async fn wq_8_an_ordered_killer_is_dead_after_max_plus_one_runs<H: Harness>(
 
 pub async fn wq_8_reap_leaves_ordered_items_to_their_slot<H: Harness>(env: Case<H>) {
     let id = publish_of(&env, "a", 1).await[0];
-    env.claim(1).await;
+    let _ = env.claim(1).await;
     env.advance(LEASE * 2);
     let reaped = env.queue.reap(100).await.expect("reap");
     assert_eq!((reaped.released, reaped.dead), (0, 0));
@@ -244,7 +244,7 @@ pub async fn ord_2_a_retry_stops_its_key_alone<H: Harness>(env: Case<H>) {
     let delay = Duration::from_secs(5);
     let abandoned = env.queue.abandon_for(env.me, &leases(&of_a[..1]), delay, "boom").await;
     assert_eq!(abandoned.expect("abandon").applied, 1);
-    env.queue.release(env.me, &leases(&of_a[1..])).await.expect("release");
+    let _ = env.queue.release(env.me, &leases(&of_a[1..])).await.expect("release");
     ack(&env, &of_b).await;
     assert_eq!(b.len(), of_b.len());
     env.advance(delay - Duration::from_micros(1));
@@ -258,14 +258,14 @@ pub async fn ord_2_a_retry_stops_its_key_alone<H: Harness>(env: Case<H>) {
 pub async fn ord_2_skip_a_dead_message_lets_the_others_pass<H: Harness>(env: Case<H>) {
     let published = publish_of(&env, "a", 3).await;
     let items = env.claim(1).await.items;
-    env.queue.fail(env.me, &leases(&items), "never").await.expect("fail");
+    let _ = env.queue.fail(env.me, &leases(&items), "never").await.expect("fail");
     assert_eq!(ids(&env.claim(10).await.items), published[1..]);
 }
 
 pub async fn wq_5_a_released_run_comes_again_in_order<H: Harness>(env: Case<H>) {
     let published = publish_of(&env, "a", 4).await;
     let items = env.claim(10).await.items;
-    env.queue.release(env.me, &leases(&items)).await.expect("release");
+    let _ = env.queue.release(env.me, &leases(&items)).await.expect("release");
     let again = env.claim(10).await.items;
     assert_eq!(ids(&again), published);
     assert!(again.iter().all(|item| (item.attempts, item.lost) == (0, 0)));
@@ -419,8 +419,8 @@ pub mod halt {
         let b = publish_of(&env, "b", 1).await;
         let mut items = env.claim(10).await.items;
         items.sort_by_key(key_of);
-        env.queue.fail(env.me, &leases(&items[..1]), "never").await.expect("fail");
-        env.queue.release(env.me, &leases(&items[1..])).await.expect("release");
+        let _ = env.queue.fail(env.me, &leases(&items[..1]), "never").await.expect("fail");
+        let _ = env.queue.release(env.me, &leases(&items[1..])).await.expect("release");
         let left = env.claim(10).await.items;
         assert_eq!(ids(&left), b);
         publish_of(&env, "a", 1).await;
@@ -447,7 +447,7 @@ pub mod halt {
 
     pub async fn ord_2_halt_unordered_deaths_stop_nothing<H: Harness>(env: Case<H>) {
         let item = env.leased(plain()).await;
-        env.queue.fail(env.me, &[item.lease], "never").await.expect("fail");
+        let _ = env.queue.fail(env.me, &[item.lease], "never").await.expect("fail");
         assert_eq!(env.publish_many(2).await.len(), env.claim(10).await.items.len());
     }
 }
