@@ -114,7 +114,8 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         &[
             "SEARCH n USING COVERING INDEX postroom_outbox_queue_slot (slot=? AND key_hash>?)",
             "SEARCH n USING COVERING INDEX postroom_outbox_queue_slot (slot=?)",
-            "SEARCH q USING INTEGER PRIMARY KEY",
+            "SEARCH q USING INDEX postroom_outbox_queue_slot (slot=? AND key_hash=? AND seq=?",
+            "SEARCH r USING COVERING INDEX postroom_outbox_queue_slot (slot=? AND key_hash=?)",
             "SEARCH h USING INDEX postroom_outbox_queue_held (slot=? AND key_hash=?)",
             "SEARCH h USING COVERING INDEX postroom_outbox_halt_key (slot=? AND key_hash=?)",
         ],
@@ -123,7 +124,7 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         include_str!("../sql/sqlite/claim_run.sql"),
         &[
             "SEARCH r USING COVERING INDEX postroom_outbox_queue_slot (slot=? AND key_hash=?)",
-            "SEARCH q USING INTEGER PRIMARY KEY",
+            "SEARCH q USING INDEX postroom_outbox_queue_slot (slot=? AND key_hash=? AND seq<?)",
         ],
     ),
 ];

@@ -336,7 +336,11 @@ impl SqliteStore {
             .fetch_all(conn)
             .await
             .map_err(classify)?;
-        rows.iter().map(|row| key(row).map_err(classify)).collect()
+        let keys: sqlx::Result<Vec<_>> = rows.iter().map(key).collect();
+        let mut keys = keys.map_err(classify)?;
+        // They come in this order, but the statement does not say so: that would be a sort.
+        keys.sort_unstable_by_key(|key| key.lane);
+        Ok(keys)
     }
 
     /// The run of each open key: what is taken of it, if there is room.
