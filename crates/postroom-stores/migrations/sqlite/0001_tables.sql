@@ -41,15 +41,21 @@ create table if not exists postroom_outbox_queue (
   check ((token is null) = (owner is null)),
   check (token is null or locked_until is not null)
 );
+-- Ordered rows by key, and those of them in somebody's hands.
 create index if not exists postroom_outbox_queue_slot
-  on postroom_outbox_queue (slot, seq) where slot is not null;
--- Two, because SQLite does not see that priority > 0 implies priority <> 0.
+  on postroom_outbox_queue (slot, key_hash, seq) where slot is not null;
+create index if not exists postroom_outbox_queue_held
+  on postroom_outbox_queue (slot, key_hash) where token is not null and slot is not null;
+-- The others, so that no backlog of ordered rows is in their way. Three by priority, because SQLite
+-- does not see that priority > 0 implies priority <> 0.
+create index if not exists postroom_outbox_queue_plain
+  on postroom_outbox_queue (seq) where priority = 0 and slot is null;
 create index if not exists postroom_outbox_queue_high
-  on postroom_outbox_queue (priority desc, seq) where priority > 0;
+  on postroom_outbox_queue (priority desc, seq) where priority > 0 and slot is null;
 create index if not exists postroom_outbox_queue_low
-  on postroom_outbox_queue (priority desc, seq) where priority < 0;
+  on postroom_outbox_queue (priority desc, seq) where priority < 0 and slot is null;
 create index if not exists postroom_outbox_queue_suspect
-  on postroom_outbox_queue (seq) where lost > 0;
+  on postroom_outbox_queue (seq) where lost > 0 and slot is null;
 
 -- What waits for its time: a retry, or a due time.
 create table if not exists postroom_outbox_parked (
@@ -73,6 +79,8 @@ create index if not exists postroom_outbox_parked_low
   on postroom_outbox_parked (wake_at, seq) where priority < 0;
 create index if not exists postroom_outbox_parked_suspect
   on postroom_outbox_parked (wake_at, seq) where lost > 0;
+create index if not exists postroom_outbox_parked_slot
+  on postroom_outbox_parked (wake_at, seq) where slot is not null;
 
 -- How it ended. state: 1 done, 2 dead.
 create table if not exists postroom_outbox_settled (
@@ -109,15 +117,41 @@ create table if not exists postroom_outbox_key (
   gone_at    integer
 ) without rowid;
 
--- Who claims the ordered messages of a slot.
+-- Who claims the ordered messages of a slot. It is free without an owner, or when its time is over.
 create table if not exists postroom_outbox_slot (
   slot         integer primary key,
-  token        blob,
   owner        blob,
-  locked_until integer
+  locked_until integer,
+  check ((owner is null) = (locked_until is null))
 );
 with recursive numbers (n) as (select 0 union all select n + 1 from numbers where n < 255)
 insert or ignore into postroom_outbox_slot (slot) select n from numbers;
+
+-- Owners that claim ordered messages: the slots are shared out among those alive.
+create table if not exists postroom_outbox_node (
+  owner      blob    primary key,
+  live_until integer not null
+) without rowid;
+
+-- Dead messages that stop their keys.
+create table if not exists postroom_outbox_halt (
+  seq      integer primary key,
+  slot     integer not null,
+  key_hash integer not null
+);
+create index if not exists postroom_outbox_halt_key
+  on postroom_outbox_halt (slot, key_hash);
+
+-- Paused topics; no topic means the whole queue.
+create table if not exists postroom_outbox_control (
+  topic      text,
+  topic_hash integer,
+  paused_at  integer not null,
+  paused_by  text,
+  reason     text
+);
+create unique index if not exists postroom_outbox_control_topic
+  on postroom_outbox_control (coalesce(topic, ''));
 
 -- For people in a shell.
 create view if not exists postroom_outbox as

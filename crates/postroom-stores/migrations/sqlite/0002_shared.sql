@@ -1,24 +1,4 @@
--- Once per database: who runs, what is paused, joins, and the version of all this.
-
--- Live dispatchers.
-create table if not exists postroom_node (
-  owner      blob    primary key,
-  name       text    not null,
-  version    text    not null,
-  started_at integer not null,
-  seen_at    integer not null,
-  draining   integer not null default 0
-) without rowid;
-
--- Paused topics; an empty topic pauses the whole queue.
-create table if not exists postroom_control (
-  queue     text    not null,
-  topic     text    not null,
-  paused_at integer not null,
-  paused_by text,
-  reason    text,
-  primary key (queue, topic)
-) without rowid;
+-- Once per database: joins.
 
 -- Fan-in: a follow-up when all members are settled.
 create table if not exists postroom_join_group (

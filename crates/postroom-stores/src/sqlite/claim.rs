@@ -1,10 +1,10 @@
 //! Claiming: read the candidates in order, decide in Rust, write in bulk. All in one transaction.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use postroom_core::lifecycle::{self, DeadReason};
 use postroom_core::store::{Claim, Claimed, WorkItem};
-use postroom_core::{Lease, LeaseToken, OwnerToken, Result, Timestamp, WorkId};
+use postroom_core::{Lease, LeaseToken, Message, Result, Timestamp, WorkId};
 use serde_json::json;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, SqlStr};
@@ -14,97 +14,174 @@ use super::admin::{stored_message, timestamp};
 use super::classify::classify;
 use super::{SqliteStore, commit};
 
-struct Candidate {
-    seq: i64,
-    parked: bool,
-    suspect: bool,
+/// A row that may be leased.
+pub(super) struct Candidate {
+    pub(super) seq: i64,
+    pub(super) parked: bool,
+    pub(super) suspect: bool,
     /// Whose lease ran out, if one did.
-    lost_by: Option<Uuid>,
-    attempts: u32,
-    lost: u32,
-    expires_at: Option<i64>,
+    pub(super) lost_by: Option<Uuid>,
+    pub(super) attempts: u32,
+    pub(super) lost: u32,
+    pub(super) expires_at: Option<i64>,
 }
 
-/// The terms of one claim.
-struct Terms {
-    owner: OwnerToken,
+/// A claim at work.
+pub(super) struct Taking<'a> {
+    pub(super) claim: &'a Claim,
+    pub(super) now: Timestamp,
+    pub(super) room: u32,
+    suspects: u32,
     token: LeaseToken,
-    until: Timestamp,
-    now: Timestamp,
-    max_attempts: u32,
+    claimed: Claimed,
+    /// What is still to be written: rows of the queue by the end of their lease, and parked ones.
+    ready: BTreeMap<Timestamp, Vec<i64>>,
+    parked: BTreeMap<Timestamp, Vec<i64>>,
 }
+
+impl<'a> Taking<'a> {
+    fn new(claim: &'a Claim, now: Timestamp) -> Self {
+        Self {
+            claim,
+            now,
+            room: claim.batch(),
+            suspects: claim.max_suspects(),
+            token: LeaseToken::random(),
+            claimed: Claimed::default(),
+            ready: BTreeMap::new(),
+            parked: BTreeMap::new(),
+        }
+    }
+
+    /// When a lease that begins now ends.
+    pub(super) fn until(&self) -> Timestamp {
+        self.now.saturating_add(self.claim.lease())
+    }
+
+    pub(super) fn excludes(&self, topic_hash: i64) -> bool {
+        self.claim.excluded_topics().contains(&topic_hash)
+    }
+
+    pub(super) fn allow_suspect(&mut self) -> bool {
+        let allowed = self.suspects > 0;
+        self.suspects = self.suspects.saturating_sub(1);
+        allowed
+    }
+}
+
+/// The messages of candidates by their place; one that does not decode is missing.
+pub(super) type Messages = HashMap<i64, (Message, Timestamp)>;
 
 impl SqliteStore {
     pub(super) async fn do_claim(&self, claim: &Claim) -> Result<Claimed> {
         let mut tx = self.begin_write().await?;
         let now = self.now();
-        let terms = Terms {
-            owner: claim.owner(),
-            token: LeaseToken::random(),
-            until: now.saturating_add(claim.lease()),
-            now,
-            max_attempts: claim.attempts_limit(),
-        };
-        let picked = choose(self.candidates(&mut tx, claim, now).await?, claim);
-        if picked.is_empty() {
-            // Nothing was written, so there is nothing to commit.
-            return Ok(Claimed::default());
+        let mut taking = Taking::new(claim, now);
+        let has_ordered = claim.wants_ordered() && self.has_ordered_work(&mut tx, now).await?;
+        let ordered_first = claim.wants_ordered() && self.take_turn(has_ordered);
+        if has_ordered && ordered_first {
+            self.claim_ordered(&mut tx, &mut taking).await?;
         }
-        let claimed = self.lease(&mut tx, picked, &terms).await?;
+        if taking.room > 0 {
+            self.claim_unordered(&mut tx, &mut taking).await?;
+        }
+        if has_ordered && !ordered_first && taking.room > 0 {
+            self.claim_ordered(&mut tx, &mut taking).await?;
+        }
         commit(tx).await?;
-        Ok(claimed)
+        Ok(taking.claimed)
+    }
+
+    async fn claim_unordered(
+        &self,
+        conn: &mut SqliteConnection,
+        taking: &mut Taking<'_>,
+    ) -> Result<()> {
+        let picked = choose(self.candidates(conn, taking).await?, taking);
+        let mut messages = self.messages(conn, picked.iter().map(|row| row.seq)).await?;
+        for row in picked {
+            let (message, until) = (messages.remove(&row.seq), taking.until());
+            self.take(conn, row, message, until, taking).await?;
+        }
+        self.grant(conn, taking).await
     }
 
     async fn candidates(
         &self,
         conn: &mut SqliteConnection,
-        claim: &Claim,
-        now: Timestamp,
+        taking: &Taking<'_>,
     ) -> Result<Vec<Candidate>> {
+        let excluded = taking.claim.excluded_topics();
         let rows = sqlx::query(self.sql().claim.clone())
-            .bind(now.as_micros())
-            .bind(claim.batch())
-            .bind(claim.max_suspects())
+            .bind(taking.now.as_micros())
+            .bind(taking.room)
+            .bind(taking.suspects)
+            .bind((!excluded.is_empty()).then(|| json!(excluded).to_string()))
             .fetch_all(conn)
             .await
             .map_err(classify)?;
         rows.iter().map(|row| candidate(row).map_err(classify)).collect()
     }
 
-    async fn lease(
+    /// The messages of rows that are about to be leased.
+    pub(super) async fn messages(
         &self,
         conn: &mut SqliteConnection,
-        picked: Vec<Candidate>,
-        terms: &Terms,
-    ) -> Result<Claimed> {
-        let (mut plain, mut unparked) = (Vec::new(), Vec::new());
-        let mut leased = Vec::with_capacity(picked.len());
-        let mut dead = 0;
-        for mut row in picked {
-            let reason = self.count_lost_lease(conn, &mut row, terms).await?;
-            let expired = row.expires_at.is_some_and(|at| at <= terms.now.as_micros());
-            if let Some(reason) = expired.then_some(DeadReason::Expired).or(reason) {
-                let by = Some(terms.owner);
-                self.bury(conn, &row.counters(), row.parked, reason, by, terms.now).await?;
-                dead += 1;
-                continue;
-            }
-            match (row.parked, row.lost_by) {
-                (true, _) => unparked.push(row.seq),
-                (false, None) => plain.push(row.seq),
-                (false, Some(_)) => self.take_over(conn, &row, terms).await?,
-            }
-            leased.push(row);
+        seqs: impl Iterator<Item = i64>,
+    ) -> Result<Messages> {
+        let seqs: Vec<_> = seqs.collect();
+        if seqs.is_empty() {
+            return Ok(Messages::new());
         }
-        self.grant(conn, &self.sql().claim_lease, &plain, terms).await?;
-        self.grant(conn, &self.sql().claim_unpark, &unparked, terms).await?;
-        self.delete(conn, &self.sql().claim_unparked, &unparked).await?;
-        let (items, broken) = self.items(conn, leased, terms).await?;
-        for row in &broken {
-            let (reason, by) = (DeadReason::Undecodable, Some(terms.owner));
-            self.bury(conn, row, false, reason, by, terms.now).await?;
+        let rows = sqlx::query(self.sql().claim_messages.clone())
+            .bind(json!(seqs).to_string())
+            .fetch_all(conn)
+            .await
+            .map_err(classify)?;
+        let mut messages = Messages::with_capacity(rows.len());
+        for row in rows {
+            let seq = row.try_get("seq").map_err(classify)?;
+            messages.extend(decode(&row).map(|decoded| (seq, decoded)));
         }
-        Ok(Claimed { items, dead: dead + broken.len() as u32 })
+        Ok(messages)
+    }
+
+    /// Leases a row, once [`grant`](Self::grant) is called, or buries it; answers whether it lives.
+    pub(super) async fn take(
+        &self,
+        conn: &mut SqliteConnection,
+        mut row: Candidate,
+        message: Option<(Message, Timestamp)>,
+        until: Timestamp,
+        taking: &mut Taking<'_>,
+    ) -> Result<bool> {
+        taking.room -= 1;
+        let lost = self.count_lost_lease(conn, &mut row, taking).await?;
+        let is_expired = row.expires_at.is_some_and(|at| at <= taking.now.as_micros());
+        let reason = is_expired.then_some(DeadReason::Expired).or(lost);
+        let reason = reason.or(message.is_none().then_some(DeadReason::Undecodable));
+        let (Some((message, created_at)), None) = (message, reason) else {
+            let (reason, by) = (reason.unwrap_or(DeadReason::Undecodable), taking.claim.owner());
+            let item = row.counters();
+            self.bury(conn, &item, row.parked, reason, Some(by), taking.now).await?;
+            taking.claimed.dead += 1;
+            return Ok(false);
+        };
+        match (row.parked, row.lost_by) {
+            (true, _) => taking.parked.entry(until).or_default().push(row.seq),
+            (false, None) => taking.ready.entry(until).or_default().push(row.seq),
+            (false, Some(_)) => self.take_over(conn, &row, until, taking).await?,
+        }
+        taking.claimed.items.push(WorkItem {
+            lease: Lease { work: WorkId::new(row.seq), token: taking.token },
+            message,
+            attempts: row.attempts,
+            lost: row.lost,
+            created_at,
+            claimed_at: taking.now,
+            locked_until: until,
+        });
+        Ok(true)
     }
 
     /// Counts the lease that ran out, if one did; a reason means that it was once too often.
@@ -112,12 +189,13 @@ impl SqliteStore {
         &self,
         conn: &mut SqliteConnection,
         row: &mut Candidate,
-        terms: &Terms,
+        taking: &Taking<'_>,
     ) -> Result<Option<DeadReason>> {
         let Some(by) = row.lost_by else { return Ok(None) };
-        let after = lifecycle::after_lost_lease(row.attempts, row.lost, terms.max_attempts);
+        let max_attempts = taking.claim.attempts_limit();
+        let after = lifecycle::after_lost_lease(row.attempts, row.lost, max_attempts);
         (row.attempts, row.lost) = (after.attempts, after.lost);
-        self.record_lost_lease(conn, &row.counters(), by, terms.now).await?;
+        self.record_lost_lease(conn, &row.counters(), by, taking.now).await?;
         Ok(after.dead.then_some(DeadReason::LostLeases))
     }
 
@@ -125,13 +203,14 @@ impl SqliteStore {
         &self,
         conn: &mut SqliteConnection,
         row: &Candidate,
-        terms: &Terms,
+        until: Timestamp,
+        taking: &Taking<'_>,
     ) -> Result<()> {
         sqlx::query(self.sql().claim_takeover.clone())
             .bind(row.seq)
-            .bind(terms.token.as_uuid())
-            .bind(terms.owner.as_uuid())
-            .bind(terms.until.as_micros())
+            .bind(taking.token.as_uuid())
+            .bind(taking.claim.owner().as_uuid())
+            .bind(until.as_micros())
             .bind(row.attempts)
             .bind(row.lost)
             .execute(conn)
@@ -140,52 +219,39 @@ impl SqliteStore {
         Ok(())
     }
 
-    async fn grant(
+    /// Writes the leases of what was taken.
+    pub(super) async fn grant(
+        &self,
+        conn: &mut SqliteConnection,
+        taking: &mut Taking<'_>,
+    ) -> Result<()> {
+        for (until, seqs) in std::mem::take(&mut taking.ready) {
+            self.lease(conn, &self.sql().claim_lease, &seqs, until, taking).await?;
+        }
+        for (until, seqs) in std::mem::take(&mut taking.parked) {
+            self.lease(conn, &self.sql().claim_unpark, &seqs, until, taking).await?;
+            self.run_on(conn, &self.sql().claim_unparked, &seqs).await?;
+        }
+        Ok(())
+    }
+
+    async fn lease(
         &self,
         conn: &mut SqliteConnection,
         statement: &SqlStr,
         seqs: &[i64],
-        terms: &Terms,
+        until: Timestamp,
+        taking: &Taking<'_>,
     ) -> Result<()> {
-        if seqs.is_empty() {
-            return Ok(());
-        }
         sqlx::query(statement.clone())
             .bind(json!(seqs).to_string())
-            .bind(terms.token.as_uuid())
-            .bind(terms.owner.as_uuid())
-            .bind(terms.until.as_micros())
+            .bind(taking.token.as_uuid())
+            .bind(taking.claim.owner().as_uuid())
+            .bind(until.as_micros())
             .execute(conn)
             .await
             .map_err(classify)?;
         Ok(())
-    }
-
-    /// The messages of leased rows, in claim order; rows that do not decode come back apart.
-    async fn items(
-        &self,
-        conn: &mut SqliteConnection,
-        leased: Vec<Candidate>,
-        terms: &Terms,
-    ) -> Result<(Vec<WorkItem>, Vec<Counters>)> {
-        let seqs: Vec<_> = leased.iter().map(|row| row.seq).collect();
-        let rows = sqlx::query(self.sql().claim_messages.clone())
-            .bind(json!(seqs).to_string())
-            .fetch_all(conn)
-            .await
-            .map_err(classify)?;
-        let mut by_seq: HashMap<i64, SqliteRow> = HashMap::with_capacity(rows.len());
-        for row in rows {
-            by_seq.insert(row.try_get("seq").map_err(classify)?, row);
-        }
-        let (mut items, mut broken) = (Vec::with_capacity(leased.len()), Vec::new());
-        for row in leased {
-            match by_seq.get(&row.seq).and_then(|message| item(message, &row, terms)) {
-                Some(item) => items.push(item),
-                None => broken.push(row.counters()),
-            }
-        }
-        Ok((items, broken))
     }
 }
 
@@ -202,18 +268,11 @@ impl Candidate {
     }
 }
 
-/// The first of the candidates, up to the batch, with no more suspects than asked for.
-fn choose(candidates: Vec<Candidate>, claim: &Claim) -> Vec<Candidate> {
-    let mut suspects = claim.max_suspects();
-    let allowed = candidates.into_iter().filter(|row| {
-        if !row.suspect {
-            return true;
-        }
-        let allowed = suspects > 0;
-        suspects = suspects.saturating_sub(1);
-        allowed
-    });
-    allowed.take(claim.batch() as usize).collect()
+/// The first of the candidates, up to the room, with no more suspects than asked for.
+fn choose(candidates: Vec<Candidate>, taking: &mut Taking<'_>) -> Vec<Candidate> {
+    let room = taking.room as usize;
+    let allowed = candidates.into_iter().filter(|row| !row.suspect || taking.allow_suspect());
+    allowed.take(room).collect()
 }
 
 fn candidate(row: &SqliteRow) -> sqlx::Result<Candidate> {
@@ -228,13 +287,7 @@ fn candidate(row: &SqliteRow) -> sqlx::Result<Candidate> {
     })
 }
 
-fn item(message: &SqliteRow, row: &Candidate, terms: &Terms) -> Option<WorkItem> {
-    Some(WorkItem {
-        lease: Lease { work: WorkId::new(row.seq), token: terms.token },
-        message: stored_message(message).ok()?.decode().ok()?,
-        attempts: row.attempts,
-        lost: row.lost,
-        created_at: timestamp(message, "created_at").ok()?,
-        locked_until: terms.until,
-    })
+fn decode(row: &SqliteRow) -> Option<(Message, Timestamp)> {
+    let message = stored_message(row).ok()?.decode().ok()?;
+    Some((message, timestamp(row, "created_at").ok()?))
 }

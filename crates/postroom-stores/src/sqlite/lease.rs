@@ -1,5 +1,6 @@
 //! Renewing, reaping, and the bookkeeping of leases that ran out.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postroom_core::lifecycle::{self, DeadReason};
@@ -25,21 +26,28 @@ impl SqliteStore {
         let now = self.now();
         let until = now.saturating_add(lease);
         let mut renewed = Settled::default();
+        let mut slots = BTreeSet::new();
         for item in leases {
-            let done = sqlx::query(self.sql().renew.clone())
+            let slot = sqlx::query(self.sql().renew.clone())
                 .bind(item.work.seq())
                 .bind(item.token.as_uuid())
                 .bind(owner.as_uuid())
                 .bind(until.as_micros())
                 .bind(now.as_micros())
-                .execute(&mut *tx)
+                .fetch_optional(&mut *tx)
                 .await
                 .map_err(classify)?;
-            if done.rows_affected() == 1 {
-                renewed.applied += 1;
-            } else {
-                renewed.lost.push(*item);
+            match slot {
+                Some(row) => {
+                    slots.extend(row.try_get::<Option<i16>, _>("slot").map_err(classify)?);
+                    renewed.applied += 1;
+                }
+                None => renewed.lost.push(*item),
             }
+        }
+        if !slots.is_empty() {
+            self.renew_slots(&mut tx, &slots, until).await?;
+            self.sign_of_life(&mut tx, owner, until).await?;
         }
         commit(tx).await?;
         Ok(renewed)
@@ -143,12 +151,22 @@ impl SqliteStore {
             .execute(&mut *conn)
             .await
             .map_err(classify)?;
+        self.halt(conn, &[item.seq]).await?;
         let from = if parked { &self.sql().claim_unparked } else { &self.sql().unqueue };
-        self.delete(conn, from, &[item.seq]).await
+        self.run_on(conn, from, &[item.seq]).await
+    }
+
+    /// Dead rows stop their keys, if they are ordered and the store was told so. Call it while they
+    /// are still in the queue.
+    pub(super) async fn halt(&self, conn: &mut SqliteConnection, dead: &[i64]) -> Result<()> {
+        if self.inner.config.halt {
+            self.run_on(conn, &self.sql().halt, dead).await?;
+        }
+        Ok(())
     }
 
     /// Runs a statement that takes a list of places.
-    pub(super) async fn delete(
+    pub(super) async fn run_on(
         &self,
         conn: &mut SqliteConnection,
         statement: &SqlStr,

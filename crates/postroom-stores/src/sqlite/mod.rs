@@ -10,13 +10,14 @@ mod claim;
 mod classify;
 mod lease;
 mod migrate;
+mod order;
 mod purge;
 mod settle;
 mod sql;
 mod tx;
 
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
@@ -34,6 +35,7 @@ use sqlx::{Sqlite, Transaction};
 use crate::config::StoreConfig;
 use classify::classify;
 pub use migrate::migration_sql;
+use order::Turn;
 use sql::Statements;
 pub use tx::SqliteTx;
 
@@ -51,6 +53,7 @@ struct Inner {
     begin: Option<&'static str>,
     sql: Statements,
     config: StoreConfig,
+    turn: Mutex<Turn>,
     local: Local,
 }
 
@@ -109,8 +112,8 @@ impl SqliteStore {
         config: StoreConfig,
     ) -> Result<Self> {
         let sql = Statements::new(&config.names()?);
-        let local = Local::default();
-        Ok(Self { inner: Arc::new(Inner { writer, reader, begin, sql, config, local }) })
+        let (turn, local) = (Mutex::default(), Local::default());
+        Ok(Self { inner: Arc::new(Inner { writer, reader, begin, sql, config, turn, local }) })
     }
 
     /// The pool that writes: one connection. Use it for your own tables in the same file, or begin
@@ -185,6 +188,14 @@ impl Store for SqliteStore {
 
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
         Box::pin(self.do_purge(purge))
+    }
+
+    fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.do_leave(owner))
+    }
+
+    fn halts(&self) -> bool {
+        self.inner.config.halt
     }
 
     fn local(&self) -> &Local {

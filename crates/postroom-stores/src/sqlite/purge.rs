@@ -21,11 +21,15 @@ impl SqliteStore {
             .fetch_all(&mut *tx)
             .await
             .map_err(classify)?;
+        let mut seqs = Vec::with_capacity(rows.len());
         for row in &rows {
             let seq: i64 = row.try_get("seq").map_err(classify)?;
+            seqs.push(seq);
             let settled_at: i64 = row.try_get("settled_at").map_err(classify)?;
             self.forget(&mut tx, &[seq], Timestamp::from_micros(settled_at)).await?;
         }
+        // A dead message that is gone stops nothing: nobody could replay it any more.
+        self.run_on(&mut tx, &self.sql().forget_halts, &seqs).await?;
         let mut keys = 0;
         if let Some(horizon) = horizon(purge.keys) {
             let purged = sqlx::query(self.sql().purge_keys.clone())
@@ -55,7 +59,7 @@ impl SqliteStore {
             .execute(&mut *conn)
             .await
             .map_err(classify)?;
-        self.delete(conn, &self.sql().forget_attempts, seqs).await?;
-        self.delete(conn, &self.sql().forget, seqs).await
+        self.run_on(conn, &self.sql().forget_attempts, seqs).await?;
+        self.run_on(conn, &self.sql().forget, seqs).await
     }
 }

@@ -79,8 +79,11 @@ impl SqliteStore {
             let done = items.iter().filter(|(_, s)| matches!(s, Settlement::Done));
             let seqs: Vec<_> = done.map(|(lease, _)| lease.work.seq()).collect();
             self.forget(conn, &seqs, now).await?;
-            self.delete(conn, &sql.unqueue, &seqs).await?;
+            self.run_on(conn, &sql.unqueue, &seqs).await?;
         }
+        let dead = items.iter().filter(|(_, s)| matches!(s, Settlement::Dead { .. }));
+        let dead: Vec<_> = dead.map(|(lease, _)| lease.work.seq()).collect();
+        self.halt(conn, &dead).await?;
         if any(|s| matches!(s, Settlement::Done | Settlement::Dead { .. })) {
             orders.run(conn, &sql.settle_end).await?;
         }

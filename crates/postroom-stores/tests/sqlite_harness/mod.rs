@@ -46,6 +46,7 @@ impl<P: Place> Harness for SqliteIn<P> {
         let config = StoreConfig {
             clock: Clock::Manual(clock),
             keep_done: options.keep_done,
+            halt: options.halt,
             ..StoreConfig::default()
         };
         let store = SqliteStore::open(&P::url(&folder), config).await.expect("open");

@@ -224,6 +224,7 @@ suite! { $
         ord_1_a_slot_is_not_handed_over_while_something_in_it_is_held,
         ord_1_leaving_gives_the_slots_back_at_once,
         ord_1_a_dead_owners_slots_are_taken_at_expiry,
+        ord_1_a_suspect_is_leased_without_what_lies_behind_it,
         wq_4_an_expired_ordered_lease_that_nobody_took_still_settles,
         wq_8_an_ordered_killer_is_dead_after_max_plus_one_runs,
         wq_8_reap_leaves_ordered_items_to_their_slot,

@@ -173,6 +173,20 @@ pub async fn ord_1_a_dead_owners_slots_are_taken_at_expiry<H: Harness>(env: Case
     assert!(claim_as(&env, other, 10).await.items.is_empty(), "and nothing behind it");
 }
 
+pub async fn ord_1_a_suspect_is_leased_without_what_lies_behind_it<H: Harness>(env: Case<H>) {
+    let published = publish_of(&env, "a", 3).await;
+    assert_eq!(ids(&env.claim(1).await.items), published[..1]);
+    env.advance(LEASE);
+    let suspect = env.claim(10).await.items;
+    assert_eq!(
+        ids(&suspect),
+        published[..1],
+        "the others were never leased, and wait all the same"
+    );
+    ack(&env, &suspect).await;
+    assert_eq!(ids(&env.claim(10).await.items), published[1..]);
+}
+
 pub async fn wq_4_an_expired_ordered_lease_that_nobody_took_still_settles<H: Harness>(
     env: Case<H>,
 ) {

@@ -257,6 +257,7 @@ impl State {
         self.by_id.remove(&id);
         self.attempts.remove(&id);
         self.settled.remove(&seq);
+        self.halted.remove(&seq);
         if let Some(key) = stored.message.idempotency_key()
             && let Some(key) = self.keys.get_mut(&key.scoped(stored.message.tenant_id()))
         {

@@ -1,0 +1,2 @@
+delete from postroom_outbox_node
+where live_until <= ?1
