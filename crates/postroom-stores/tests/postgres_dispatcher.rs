@@ -23,3 +23,11 @@ async fn b01_hot_messages_are_handled_once() {
     dispatch::hot_messages_are_handled_once(Arc::clone(&pg.store), messages).await;
     pg.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ord_1_order_holds_while_dispatchers_come_and_go() {
+    let pg = Pg::on_database_time().await;
+    let messages = 300 * postroom_testkit::cases(10) as usize;
+    dispatch::order_holds(Arc::clone(&pg.store), messages, 100).await;
+    pg.finish().await;
+}

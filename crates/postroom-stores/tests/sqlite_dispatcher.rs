@@ -28,3 +28,10 @@ async fn b01_hot_messages_are_handled_once() {
     let messages = 200 * postroom_testkit::cases(10) as usize;
     dispatch::hot_messages_are_handled_once(fresh(&folder).await, messages).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ord_1_order_holds_while_dispatchers_come_and_go() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    let messages = 300 * postroom_testkit::cases(10) as usize;
+    dispatch::order_holds(fresh(&folder).await, messages, 100).await;
+}

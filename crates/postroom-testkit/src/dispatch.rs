@@ -126,3 +126,85 @@ where
     assert_eq!(runs.len() as u64, published, "every message was handled");
     assert!(runs.values().all(|runs| *runs == 1), "and none twice");
 }
+
+/// Publishes `messages` on `keys` ordering keys while dispatchers come and go; one message in
+/// twenty fails at first.
+///
+/// # Panics
+/// When one is lost, comes before an earlier one of its key, or beside another one.
+pub async fn order_holds<S>(store: Arc<S>, messages: usize, keys: usize)
+where
+    S: TransactionalStore + AdminStore,
+{
+    let log: OrderLog = Arc::default();
+    let start = || {
+        let config = DispatcherConfig {
+            workers: 16,
+            poll_interval: Duration::from_millis(20),
+            retry: Retry { backoff: Backoff::Fixed(Duration::from_millis(5)), ..Retry::default() },
+            ..DispatcherConfig::default()
+        };
+        let store = Arc::clone(&store) as Arc<dyn postroom_core::store::Store>;
+        let dispatcher = Dispatcher::new(store, in_order(&log)).config(config);
+        dispatcher.start().expect("legal settings")
+    };
+    let (first, second) = (start(), start());
+    let publisher = tokio::spawn({
+        let outbox = Outbox::new(Arc::clone(&store));
+        async move {
+            for n in 0..messages / keys {
+                let round = (0..keys).map(|key| {
+                    let builder = Message::builder("t").ordering_key(key.to_string());
+                    builder.payload(n.to_string())
+                });
+                outbox.publish_all(round).await.expect("publish");
+            }
+        }
+    });
+    let published = (messages / keys * keys) as u64;
+    let until = async |done: u64| {
+        while store.stats().await.expect("stats").done < done {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    until(published / 3).await;
+    assert!(first.shutdown(Duration::from_secs(30)).await, "nothing was cut");
+    until(published / 2).await;
+    let third = start();
+    publisher.await.expect("publisher");
+    until(published).await;
+    for dispatcher in [second, third] {
+        assert!(dispatcher.shutdown(Duration::from_secs(30)).await, "nothing was cut");
+    }
+    let log = log.lock().expect("lock");
+    let expected: Vec<_> = (0..messages / keys).collect();
+    assert_eq!(log.len(), keys);
+    assert!(log.values().all(|(_, handled)| *handled == expected));
+}
+
+/// Per key: whether one is being handled, and which were.
+type OrderLog = Arc<Mutex<HashMap<String, (bool, Vec<usize>)>>>;
+
+fn in_order(log: &OrderLog) -> Handlers {
+    let log = Arc::clone(log);
+    Handlers::new().all(move |delivery: Delivery| {
+        let log = Arc::clone(&log);
+        async move {
+            let message = delivery.message();
+            let key = message.ordering_key().expect("ordered").to_string();
+            let n: usize = String::from_utf8_lossy(message.payload()).parse().expect("a number");
+            let busy = |is: bool| {
+                let mut log = log.lock().expect("lock");
+                std::mem::replace(&mut log.entry(key.clone()).or_default().0, is)
+            };
+            assert!(!busy(true), "two of {key} at once");
+            tokio::task::yield_now().await;
+            busy(false);
+            if n % 20 == 0 && delivery.attempt() == 1 {
+                return Err(HandlerError::retry("not yet"));
+            }
+            log.lock().expect("lock").entry(key).or_default().1.push(n);
+            Ok(())
+        }
+    })
+}

@@ -26,11 +26,12 @@ create table postroom.outbox_message (
     payload bytea not null
 );
 
--- What can run now or is running. A page is filled to two fifths, so that the claim of all its
+-- What can run now or is running. Rows with an ordering key lie apart, so that neither kind is in
+-- the way of claims of the other. A page is filled to two fifths, so that the claim of all its
 -- rows, which makes them half as long again, is a HOT update: no index may ever be put on a column
 -- that a claim changes.
 create table postroom.outbox_queue (
-    seq bigint primary key,
+    seq bigint not null,
     topic_hash bigint not null,
     key_hash bigint,
     tenant_hash bigint,
@@ -43,9 +44,28 @@ create table postroom.outbox_queue (
     lost integer not null,
     slot smallint,
     priority smallint not null
-) with (
+) partition by list (slot);
+
+-- Rows live for seconds: vacuum by count, without pauses, and never lock to give space back.
+create table postroom.outbox_queue_plain
+partition of postroom.outbox_queue (primary key (seq))
+for values in (null)
+with (
     fillfactor = 40,
-    -- Rows live for seconds: vacuum by count, without pauses, and never lock to give space back.
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_insert_threshold = 100000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0,
+    autovacuum_analyze_threshold = 50000,
+    vacuum_truncate = off
+);
+
+create table postroom.outbox_queue_ordered
+partition of postroom.outbox_queue (primary key (seq))
+default
+with (
+    fillfactor = 40,
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_insert_threshold = 100000,
@@ -56,11 +76,10 @@ create table postroom.outbox_queue (
 );
 
 -- The keys of a slot, each with its first row, without a look at the rows behind that.
-create index on postroom.outbox_queue (slot, key_hash, seq)
-    where slot is not null;
+create index on postroom.outbox_queue_ordered (slot, key_hash, seq);
 -- Negated, so that "before this place in the order of claims" is one range of the index.
-create index on postroom.outbox_queue ((-priority), seq)
-    where slot is null and priority <> 0;
+create index on postroom.outbox_queue_plain ((-priority), seq)
+    where priority <> 0;
 
 -- What waits for its time.
 create table postroom.outbox_parked (

@@ -7,16 +7,15 @@
 -- scans before it found, so that nothing is locked that is not taken (B19). Only where waiting and
 -- queued rows of a priority other than 0 are merged, a surplus stays locked until the statement
 -- ends. Rows are taken by their state, never by a cursor: commits become visible out of order
--- (B38). Ordered rows (slot is not null) are for claim_ordered; here only says whether there are any.
+-- (B38). Ordered rows are for claim_ordered; this only says whether there are any.
 with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
 ),
 high_queue as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at
-    from postroom.outbox_queue
-    where slot is null
-        and priority <> 0
+    from postroom.outbox_queue_plain
+    where priority <> 0
         and -priority < 0
         and token is null
         and lost = 0
@@ -41,9 +40,8 @@ high_parked as materialized (
 -- the search for suspects costs what is in flight, not what is in the backlog.
 high_queue_suspect as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at
-    from postroom.outbox_queue
-    where slot is null
-        and priority <> 0
+    from postroom.outbox_queue_plain
+    where priority <> 0
         and (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
@@ -125,9 +123,8 @@ zero_queue_room as materialized (
 ),
 zero_queue as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at
-    from postroom.outbox_queue
-    where slot is null
-        and priority = 0
+    from postroom.outbox_queue_plain
+    where priority = 0
         and seq >= $8::bigint
         and token is null
         and lost = 0
@@ -138,9 +135,8 @@ zero_queue as materialized (
 ),
 zero_queue_suspect as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at
-    from postroom.outbox_queue
-    where slot is null
-        and priority = 0
+    from postroom.outbox_queue_plain
+    where priority = 0
         and (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
@@ -172,9 +168,8 @@ low_room as materialized (
 ),
 low_queue as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at
-    from postroom.outbox_queue
-    where slot is null
-        and priority <> 0
+    from postroom.outbox_queue_plain
+    where priority <> 0
         and -priority > 0
         and token is null
         and lost = 0
@@ -197,9 +192,8 @@ low_parked as materialized (
 ),
 low_queue_suspect as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at
-    from postroom.outbox_queue
-    where slot is null
-        and priority <> 0
+    from postroom.outbox_queue_plain
+    where priority <> 0
         and -priority > 0
         and (
             token is not null and locked_until <= (select now from clock)
@@ -294,7 +288,7 @@ verdict as materialized (
 ),
 -- By primary key and array: with a join the plan would hang on a guessed row count.
 leased as (
-    update postroom.outbox_queue
+    update postroom.outbox_queue_plain
     set token = $3::uuid,
         owner = $2::uuid,
         locked_until = (select now from clock) + $4::bigint * interval '1 microsecond',
@@ -303,7 +297,7 @@ leased as (
     where seq = any(array(select seq from verdict where not parked and dead_reason is null))
 ),
 died as (
-    delete from postroom.outbox_queue
+    delete from postroom.outbox_queue_plain
     where seq = any(array(select seq from verdict where not parked and dead_reason is not null))
 ),
 woken as (
@@ -313,7 +307,7 @@ woken as (
 ),
 -- As leased: nothing becomes ready at a place that claims have already passed.
 moved as (
-    insert into postroom.outbox_queue (
+    insert into postroom.outbox_queue_plain (
         seq, topic_hash, key_hash, tenant_hash, locked_until, expires_at,
         id, token, owner, attempts, lost, slot, priority
     )
@@ -356,7 +350,7 @@ select
     ) as passed,
     (select count(*) from verdict) as taken,
     (select count(*) from verdict where suspect) as suspects,
-    exists (select from postroom.outbox_queue where slot is not null)
+    exists (select from postroom.outbox_queue_ordered)
         or exists (
             select
             from postroom.outbox_parked

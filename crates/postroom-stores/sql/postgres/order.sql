@@ -24,7 +24,7 @@ begin
     where mine.slot = any(idle)
         and not exists (
             select
-            from postroom.outbox_queue as row
+            from postroom.outbox_queue_ordered as row
             where row.slot = mine.slot and row.token is not null and row.owner = given_owner
         );
 end
@@ -160,7 +160,7 @@ begin
         ))
         returning *
     )
-    insert into postroom.outbox_queue (
+    insert into postroom.outbox_queue_ordered (
         seq, topic_hash, key_hash, tenant_hash, expires_at,
         id, attempts, lost, slot, priority
     )
@@ -168,7 +168,7 @@ begin
         seq, topic_hash, key_hash, tenant_hash, expires_at,
         id, attempts, lost, slot, priority
     from due;
-    if not exists (select from postroom.outbox_queue where slot is not null) then
+    if not exists (select from postroom.outbox_queue_ordered) then
         return;
     end if;
     usable := postroom.outbox_join($2, present, $4);
@@ -177,16 +177,15 @@ begin
         with recursive filled (slot) as (
             select (
                 select slot
-                from postroom.outbox_queue
-                where slot is not null
-                    and (slot, key_hash) > (behind_slot, behind_key)
+                from postroom.outbox_queue_ordered
+                where (slot, key_hash) > (behind_slot, behind_key)
                 order by slot, key_hash, seq
                 limit 1
             )
             union all
             select (
                 select row.slot
-                from postroom.outbox_queue as row
+                from postroom.outbox_queue_ordered as row
                 where row.slot > filled.slot
                 order by row.slot, row.key_hash, row.seq
                 limit 1
@@ -242,7 +241,7 @@ begin
                     and case
                         when $10 is null then not exists (
                             select
-                            from postroom.outbox_queue as row
+                            from postroom.outbox_queue_ordered as row
                             where row.slot = first.slot
                                 and row.key_hash = first.key_hash
                                 and row.token is not null
@@ -255,9 +254,8 @@ begin
                     slot, key_hash, seq, topic_hash, locked_until,
                     slot = any(locked) as is_mine,
                     token is not null or lost > 0 as is_suspect
-                from postroom.outbox_queue
-                where slot is not null
-                    and (slot, key_hash) > (visit.slot, visit.key_hash)
+                from postroom.outbox_queue_ordered
+                where (slot, key_hash) > (visit.slot, visit.key_hash)
                 order by slot, key_hash, seq
                 limit 1
             ) as first
@@ -290,7 +288,7 @@ begin
             select
                 seq, id, slot, key_hash, topic_hash, token, owner, locked_until, attempts, lost,
                 expires_at
-            from postroom.outbox_queue
+            from postroom.outbox_queue_ordered
             where slot = visited.slot and key_hash = visited.key_hash
             order by seq
             limit (select rows from longest)
@@ -340,7 +338,7 @@ begin
         where slot = any(locked)
     ),
     leased as (
-        update postroom.outbox_queue as row
+        update postroom.outbox_queue_ordered as row
         set token = $3,
             owner = $2,
             locked_until = (select until from term where term.slot = row.slot),
@@ -349,7 +347,7 @@ begin
         where seq = any(array(select seq from verdict where dead_reason is null))
     ),
     died as (
-        delete from postroom.outbox_queue
+        delete from postroom.outbox_queue_ordered
         where seq = any(array(select seq from verdict where dead_reason is not null))
     ),
     buried as (

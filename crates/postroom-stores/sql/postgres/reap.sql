@@ -14,9 +14,8 @@ lapsed as materialized (
         lost > 0 and attempts + 1 >= $3::integer as is_dead
     from (
         select seq, id, owner, attempts, lost
-        from postroom.outbox_queue
-        where slot is null
-            and token is not null
+        from postroom.outbox_queue_plain
+        where token is not null
             and locked_until <= (select now from clock)
         order by seq
         limit $2::integer
@@ -25,9 +24,8 @@ lapsed as materialized (
 ),
 stale_queue as materialized (
     select seq, id, attempts, lost
-    from postroom.outbox_queue
-    where slot is null
-        and token is null
+    from postroom.outbox_queue_plain
+    where token is null
         and expires_at <= (select now from clock)
     order by seq
     limit $2::integer
@@ -54,7 +52,7 @@ dead as materialized (
     from stale_parked
 ),
 released as (
-    update postroom.outbox_queue
+    update postroom.outbox_queue_plain
     set token = null,
         owner = null,
         locked_until = null,
@@ -63,7 +61,7 @@ released as (
     where seq = any(array(select seq from lapsed where not is_dead))
 ),
 died as (
-    delete from postroom.outbox_queue
+    delete from postroom.outbox_queue_plain
     where seq = any(array(select seq from dead))
 ),
 died_parked as (

@@ -53,7 +53,7 @@ released as (
 ),
 -- An ordered row waits where it is, so that the head of its key stays its lowest row.
 waiting as (
-    update postroom.outbox_queue as queue
+    update postroom.outbox_queue_ordered as queue
     set token = null,
         owner = null,
         locked_until = held.wake_at,

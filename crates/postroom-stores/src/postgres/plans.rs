@@ -53,7 +53,7 @@ async fn store(queue: Queue) -> PgStore {
     let store = PgStore::connect(&url(), config).await.expect("the test server answers");
     store.migrate().await.expect("migrates");
     // The statistics of these tests are made by the tests.
-    for table in ["message", "queue", "parked", "settled"] {
+    for table in ["message", "queue_plain", "queue_ordered", "parked", "settled"] {
         let sql = format!("alter table postroom.outbox_{table} set (autovacuum_enabled = off)");
         run(&store, &sql).await;
     }
@@ -122,12 +122,12 @@ fn unbound_scans(name: &str) -> usize {
 /// The bands of a claim stop at their limit, because their index already has their order.
 fn check_claim(plan: &str, what: &str) {
     for (band, index) in [
-        ("high_queue", "outbox_queue_expr_seq_idx"),
-        ("zero_queue", "outbox_queue_pkey"),
-        ("low_queue", "outbox_queue_expr_seq_idx"),
-        ("high_queue_suspect", "outbox_queue_expr_seq_idx"),
-        ("zero_queue_suspect", "outbox_queue_pkey"),
-        ("low_queue_suspect", "outbox_queue_expr_seq_idx"),
+        ("high_queue", "outbox_queue_plain_expr_seq_idx"),
+        ("zero_queue", "outbox_queue_plain_pkey"),
+        ("low_queue", "outbox_queue_plain_expr_seq_idx"),
+        ("high_queue_suspect", "outbox_queue_plain_expr_seq_idx"),
+        ("zero_queue_suspect", "outbox_queue_plain_pkey"),
+        ("low_queue_suspect", "outbox_queue_plain_expr_seq_idx"),
         ("zero_parked", "outbox_parked_wake_at_seq_idx"),
         ("zero_parked_suspect", "outbox_parked_wake_at_seq_idx"),
     ] {
