@@ -80,6 +80,7 @@ pub(crate) async fn sqlite(pool: &SqlitePool, plan: Plan) -> anyhow::Result<Dura
         let now = 4_000_000_000_000_000_i64;
         let mut tx = pool.begin_with("begin immediate").await?;
         let claim = sqlx::query(LITE_CLAIM).bind(now).bind(plan.batch).bind(1);
+        let claim = claim.bind(None::<String>);
         let rows = claim.fetch_all(&mut *tx).await?;
         let seqs: Vec<i64> = rows.iter().filter_map(|row| row.try_get("seq").ok()).collect();
         if seqs.is_empty() {

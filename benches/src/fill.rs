@@ -46,6 +46,6 @@ pub(crate) async fn drain(store: Arc<dyn Store>, plan: Plan) -> anyhow::Result<D
     Ok(took)
 }
 
-fn bytes_of(length: usize) -> Vec<u8> {
+pub(crate) fn bytes_of(length: usize) -> Vec<u8> {
     b"0123456789abcdef".iter().copied().cycle().take(length).collect()
 }

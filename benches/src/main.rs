@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod control;
+mod engine;
 mod fill;
 mod postgres;
 mod report;
@@ -33,6 +34,9 @@ struct Arguments {
     /// 20,000 messages and 3 rounds
     #[arg(long)]
     quick: bool,
+    /// Only this figure: P1, P2, P3, P7 or P8
+    #[arg(long)]
+    only: Option<String>,
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -58,15 +62,31 @@ async fn main() -> anyhow::Result<()> {
     };
     let url = std::env::var("POSTROOM_BENCH_PG_URL")
         .context("POSTROOM_BENCH_PG_URL is not set; run `cargo xtask bench`")?;
-    let figures = vec![
-        postgres::drain(&url, plan, true).await.context("PostgreSQL, history kept")?,
-        postgres::drain(&url, plan, false).await.context("PostgreSQL, no history")?,
-        sqlite::drain(plan).await.context("SQLite")?,
-    ];
+    let wanted = |id: &str| arguments.only.as_deref().is_none_or(|only| only == id);
+    let mut figures = Vec::new();
+    let mut latencies = Vec::new();
+    if wanted("P1") {
+        figures.push(postgres::drain(&url, plan, true).await.context("history kept")?);
+        figures.push(postgres::drain(&url, plan, false).await.context("no history")?);
+    }
+    if wanted("P2") {
+        figures.push(engine::hot(&url, plan).await.context("the hot path")?);
+    }
+    if wanted("P3") {
+        latencies.push(engine::latency(&url, plan, false).await.context("latency")?);
+        latencies.push(engine::latency(&url, plan, true).await.context("ordered latency")?);
+    }
+    if wanted("P7") {
+        figures.extend(engine::order(&url, plan).await.context("order")?);
+    }
+    if wanted("P8") {
+        figures.push(sqlite::drain(plan).await.context("SQLite")?);
+    }
+    let report = report::Report { figures, latencies };
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&figures)?);
+        println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        println!("{}", report::table(plan, &figures));
+        println!("{}", report::table(plan, &report));
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ async fn position(pool: &PgPool) -> anyhow::Result<u64> {
 }
 
 /// An empty schema, so that every round begins alike.
-async fn fresh(pool: &PgPool, store: &PgStore) -> anyhow::Result<()> {
+pub(crate) async fn fresh(pool: &PgPool, store: &PgStore) -> anyhow::Result<()> {
     pool.execute("set client_min_messages = warning").await?;
     pool.execute("drop schema if exists postroom cascade").await?;
     store.migrate().await?;

@@ -24,6 +24,32 @@ pub(crate) struct Figure {
     pub(crate) wal_drain: Option<u64>,
 }
 
+/// How long messages waited.
+#[derive(Debug, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) id: &'static str,
+    pub(crate) what: String,
+    pub(crate) messages: usize,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+}
+
+impl Latency {
+    pub(crate) fn new(id: &'static str, what: String, waits: &[Duration]) -> Self {
+        let mut waits: Vec<_> = waits.iter().map(Duration::as_micros).collect();
+        waits.sort_unstable();
+        let at = |share: usize| waits.get(waits.len() * share / 100).copied().unwrap_or(0) as u64;
+        Self { id, what, messages: waits.len(), p50_us: at(50), p99_us: at(99) }
+    }
+}
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) latencies: Vec<Latency>,
+}
+
 /// The rates of the rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
@@ -51,7 +77,7 @@ pub(crate) fn ratio(postroom: &Rates, control: &Rates) -> f64 {
     postroom.median() as f64 / control.median().max(1) as f64
 }
 
-pub(crate) fn table(plan: Plan, figures: &[Figure]) -> String {
+pub(crate) fn table(plan: Plan, report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     table.set_header([
@@ -64,7 +90,7 @@ pub(crate) fn table(plan: Plan, figures: &[Figure]) -> String {
         "ratio",
         "WAL B/msg publish + drain",
     ]);
-    for figure in figures {
+    for figure in &report.figures {
         let wal = figure.wal_publish.zip(figure.wal_drain);
         table.add_row([
             figure.id.to_owned(),
@@ -77,9 +103,16 @@ pub(crate) fn table(plan: Plan, figures: &[Figure]) -> String {
             wal.map_or("–".to_owned(), |(publish, drain)| format!("{publish} + {drain}")),
         ]);
     }
+    let mut waits = Table::new();
+    waits.load_style(presets::UTF8_FULL_CONDENSED);
+    waits.set_header(["id", "figure", "messages", "p50 µs", "p99 µs"]);
+    for wait in &report.latencies {
+        let numbers = [wait.messages as u64, wait.p50_us, wait.p99_us].map(|n| n.to_string());
+        waits.add_row([wait.id.to_owned(), wait.what.clone()].into_iter().chain(numbers));
+    }
     format!(
         "{} messages of {} B, batch {}, medians of {} rounds; control: the same SQL through the \
-         bare driver\n{table}",
+         bare driver\n{table}\n{waits}",
         plan.messages, plan.payload, plan.batch, plan.rounds
     )
 }

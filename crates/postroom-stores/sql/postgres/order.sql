@@ -139,6 +139,7 @@ declare
     behind_slot smallint := coalesce($8, 0);
     behind_key bigint := coalesce($9, -9223372036854775808);
     usable smallint[];
+    until timestamptz;
     filled smallint[];
     locked smallint[];
 begin
@@ -172,6 +173,12 @@ begin
         return;
     end if;
     usable := postroom.outbox_join($2, present, $4);
+    -- No row is leased for longer than its slot.
+    until := (
+        select least(min(locked_until), present + $4 * interval '1 microsecond')
+        from postroom.outbox_slot
+        where slot = any(usable)
+    );
     -- The slots of this stretch: those with rows, no more than there are keys wanted.
     filled := array(
         with recursive filled (slot) as (
@@ -259,6 +266,8 @@ begin
                 order by slot, key_hash, seq
                 limit 1
             ) as first
+            -- Or every mention of is_open would look again.
+            offset 0
         ) as head
         where visit.opens < wanted
             and visit.visits < 1000
@@ -331,17 +340,11 @@ begin
             end as dead_reason
         from picked
     ),
-    -- Never longer than the slot.
-    term as materialized (
-        select slot, least(locked_until, present + $4 * interval '1 microsecond') as until
-        from postroom.outbox_slot
-        where slot = any(locked)
-    ),
     leased as (
-        update postroom.outbox_queue_ordered as row
+        update postroom.outbox_queue_ordered
         set token = $3,
             owner = $2,
-            locked_until = (select until from term where term.slot = row.slot),
+            locked_until = until,
             attempts = attempts + (token is not null and lost > 0)::integer,
             lost = lost + (token is not null)::integer
         where seq = any(array(select seq from verdict where dead_reason is null))
@@ -406,7 +409,7 @@ begin
         total.suspects,
         total.dead,
         present,
-        (select until from term where term.slot = item.slot),
+        until,
         item.slot,
         item.key_hash,
         item.seq,

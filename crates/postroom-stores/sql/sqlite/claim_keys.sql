@@ -39,7 +39,9 @@ with recursive keys (slot, key_hash) as (
 )
 select
   k.slot, k.key_hash, q.token is not null as leased, q.locked_until, q.lost, q.topic_hash,
-  s.locked_until as slot_until,
+  -- No row is leased for longer than its slot; the slots of an owner are renewed together.
+  (select min(locked_until) from postroom_outbox_slot
+   where owner = ?1 and locked_until > ?2 and slot <= ?3) as slot_until,
   exists (
     select 1 from postroom_outbox_halt h indexed by postroom_outbox_halt_key
     where h.slot = k.slot and h.key_hash = k.key_hash) as halted,
@@ -54,4 +56,3 @@ cross join postroom_outbox_queue q indexed by postroom_outbox_queue_slot
     from postroom_outbox_queue r indexed by postroom_outbox_queue_slot
     where r.slot = k.slot and r.key_hash = k.key_hash
     order by r.seq limit 1)
-cross join postroom_outbox_slot s on s.slot = k.slot

@@ -20,9 +20,12 @@ impl State {
         }
         self.unpark_ordered(taking.claim.batch() as usize, taking.now);
         let slots = self.join(taking.claim.owner(), taking.claim.lease(), taking.now);
+        // No row is leased for longer than its slot.
+        let ends = slots.iter().map(|slot| self.slots[slot].1);
+        let until = ends.fold(taking.now.saturating_add(taking.claim.lease()), Timestamp::min);
         let mut walk = Walk::behind(self.cursor);
         loop {
-            let last = self.stretch(walk.after(), &slots, taking);
+            let last = self.stretch(walk.after(), &slots, until, taking);
             if !walk.go_on(last) || taking.room == 0 {
                 break;
             }
@@ -98,6 +101,7 @@ impl State {
         &mut self,
         after: Option<Lane>,
         slots: &[i16],
+        until: Timestamp,
         taking: &mut Taking<'_>,
     ) -> Option<Lane> {
         let wanted = keys_wanted(taking.room);
@@ -115,7 +119,7 @@ impl State {
         let is_end = (open.len() as u32) < wanted && visits < VISITS;
         let longest = run_length(taking.room, open.len() as u32);
         for lane in open {
-            self.take_run(lane, longest, taking);
+            self.take_run(lane, longest, until, taking);
             if taking.room == 0 {
                 return Some(lane);
             }
@@ -153,9 +157,8 @@ impl State {
         !head.is_suspect() || taking.allow_suspect()
     }
 
-    fn take_run(&mut self, key: Lane, longest: u32, taking: &mut Taking<'_>) {
-        let (slot_until, now) = (self.slots[&key.slot].1, taking.now);
-        let until = slot_until.min(now.saturating_add(taking.claim.lease()));
+    fn take_run(&mut self, key: Lane, longest: u32, until: Timestamp, taking: &mut Taking<'_>) {
+        let now = taking.now;
         let mut run = Vec::new();
         for (place, (seq, row)) in self.rows_of(key).take(longest as usize).enumerate() {
             // The first one was looked at when the key was found open.
