@@ -77,6 +77,12 @@ impl Walk {
         }
         !self.wrapped || self.start.is_none() || last < self.start
     }
+
+    /// Where the next claim starts. One that had room left has seen every key.
+    #[must_use]
+    pub fn cursor(&self, room: u32) -> Option<Lane> {
+        self.after.filter(|_| room == 0)
+    }
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl PgStore {
             let last = rows.first().map_or(Ok(None), last_key).map_err(read)?;
             taking.add(&rows).map_err(read)?;
             let more = walk.go_on(last);
-            *self.turn.last_key() = walk.after();
+            *self.turn.last_key() = walk.cursor(taking.room);
             if !more || taking.room == 0 {
                 return Ok(());
             }

@@ -94,7 +94,7 @@ impl SqliteStore {
                 break;
             }
         }
-        self.turn().cursor = walk.after();
+        self.turn().cursor = walk.cursor(taking.room);
         Ok(())
     }
 

@@ -30,7 +30,7 @@ impl State {
                 break;
             }
         }
-        self.cursor = walk.after();
+        self.cursor = walk.cursor(taking.room);
     }
 
     /// What came due takes its place, as ready.
