@@ -1,17 +1,19 @@
 //! A dispatcher for tests: handles everything that can be claimed, on the spot, until nothing is
 //! left.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom_core::lifecycle::{self, Outcome};
+use postroom_core::lifecycle::{self, Outcome, Settlement};
 use postroom_core::store::{Claim, Store, WorkItem};
 use postroom_core::{OwnerToken, Result, Retry, WorkQueue};
 
 /// Claims and handles until the store has nothing to claim; answers how many items were handled.
 ///
-/// Retries wait for their time as always: move the clock and drain again.
+/// Retries wait for their time as always: move the clock and drain again. Messages of one ordering
+/// key come in order; behind one that waits there comes nothing.
 ///
 /// ```
 /// use postroom_core::{Message, Outbox, lifecycle::Outcome};
@@ -38,7 +40,22 @@ where
     F: Future<Output = Outcome>,
 {
     let queue = WorkQueue::new(store);
-    let (owner, retry) = (OwnerToken::random(), Retry::default());
+    let owner = OwnerToken::random();
+    let handled = drain_as(owner, &queue, &mut handle).await;
+    // Or the next one would wait for the ordered messages until this owner's lease is over.
+    queue.store().leave(owner).await?;
+    handled
+}
+
+async fn drain_as<F>(
+    owner: OwnerToken,
+    queue: &WorkQueue,
+    handle: &mut impl FnMut(WorkItem) -> F,
+) -> Result<usize>
+where
+    F: Future<Output = Outcome>,
+{
+    let retry = Retry::default();
     let claim = Claim::new(owner, Duration::from_secs(30), 100)?.suspects(100);
     let mut handled = 0;
     loop {
@@ -47,11 +64,24 @@ where
             return Ok(handled);
         }
         let mut settlements = Vec::with_capacity(claimed.items.len());
+        let mut stopped = HashSet::new();
         for item in claimed.items {
+            let (lease, attempts, lane) = (item.lease, item.attempts, item.message.lane());
+            if lane.is_some_and(|lane| stopped.contains(&lane)) {
+                settlements.push((lease, Settlement::Release));
+                continue;
+            }
             handled += 1;
-            let (lease, attempts) = (item.lease, item.attempts);
-            let outcome = handle(item).await;
-            settlements.push((lease, lifecycle::settle(outcome, attempts, &retry, 0.5)));
+            let settlement = lifecycle::settle(handle(item).await, attempts, &retry, 0.5);
+            let goes_on = match settlement {
+                Settlement::Done => true,
+                Settlement::Dead { .. } => !queue.store().halts(),
+                Settlement::Retry { .. } | Settlement::Release => false,
+            };
+            if !goes_on {
+                stopped.extend(lane);
+            }
+            settlements.push((lease, settlement));
         }
         let _ = queue.settle(owner, settlements).await?;
     }

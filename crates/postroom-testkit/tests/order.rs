@@ -308,3 +308,24 @@ async fn ord_1_a_sink_that_is_choosy_gets_no_ordered_messages() {
     assert_eq!(world.state(id).await, State::Ready);
     running.shutdown(Duration::from_secs(1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn ord_2_a_drain_stops_behind_a_failure_and_the_next_goes_on() {
+    let world = World::new();
+    world.publish("a", &["1", "fails", "3"]).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let drain = || {
+        let seen = Arc::clone(&seen);
+        postroom_testkit::drain(Arc::clone(&world.store) as _, move |item| {
+            let payload = String::from_utf8_lossy(item.message.payload()).into_owned();
+            let first = payload == "fails" && item.attempts == 0;
+            seen.lock().expect("lock").push(payload);
+            async move { if first { Outcome::Failed("no".to_owned()) } else { Outcome::Done } }
+        })
+    };
+    assert_eq!(drain().await.expect("drain"), 2);
+    assert_eq!(drain().await.expect("drain"), 0);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(drain().await.expect("drain"), 2);
+    assert_eq!(*seen.lock().expect("lock"), ["1", "fails", "fails", "3"]);
+}

@@ -65,7 +65,7 @@
 //!   valid from the moment it is built and never changes.
 //! - An [`Event`](trait@Event) is a type that knows its topic; [`derive(Event)`](macro@Event)
 //!   writes it from attributes. An event with an aggregate is ordered by it, unless it is
-//!   `unordered`. Ordered messages are stored in this version, but no claim returns them yet.
+//!   `unordered`. Messages with the same ordering key are handled one at a time, in order.
 //! - An [`Outbox`] publishes, in one of three ways: in a transaction that
 //!   [it begins](Outbox::begin), in one [that you began](Outbox::publish_in), or in
 //!   [one of its own](Outbox::publish).

@@ -17,6 +17,9 @@ use crate::store::{Claim, Claimed, WorkItem};
 // One claim in so many takes a suspect although no worker is idle.
 const SUSPECT_EVERY: usize = 16;
 
+// How long a claim for keys that were left out waits for more of them to end.
+const GATHER: Duration = Duration::from_millis(3);
+
 impl Engine {
     /// Claims until it is told to stop. Ends the channel then, which ends the workers.
     pub(super) async fn poll(self: Arc<Self>, jobs: mpsc::Sender<Job>) {
@@ -135,7 +138,8 @@ impl Engine {
             () = self.stop.cancelled() => {}
             () = self.queue.store().woken() => {}
             () = self.next_retry.changed() => {}
-            () = self.keys.ended() => {}
+            // Those that end a moment later come with the same claim.
+            () = self.keys.ended() => self.pause(GATHER).await,
             () = sleep_until(until) => {}
         }
     }
