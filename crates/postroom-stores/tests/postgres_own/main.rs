@@ -5,6 +5,7 @@
 mod claims;
 mod functions;
 mod migrations;
+mod order;
 #[path = "../postgres_support/mod.rs"]
 mod postgres_support;
 mod transactions;
