@@ -23,7 +23,7 @@ const CALLS: [(&str, &str); 8] = [
     ("renew", "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}'), 30000000"),
     ("purge", "null, 1000000, null, 1000"),
     ("purge_keys", "null, 1000000, 1000"),
-    ("get", "gen_random_uuid()"),
+    ("get", "array[gen_random_uuid()]"),
     ("append_lookup", "array_fill(gen_random_uuid(), '{3}'), array_fill(''::bytea, '{3}')"),
 ];
 
