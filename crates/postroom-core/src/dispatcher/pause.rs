@@ -33,6 +33,7 @@ impl Engine {
     pub(super) async fn watch_pauses(self: Arc<Self>, end: CancellationToken) {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
         loop {
             tokio::select! {
                 biased;

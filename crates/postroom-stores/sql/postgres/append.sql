@@ -45,9 +45,11 @@ entry as materialized (
 control as materialized (
     select
         array(
-            select topic_hash from postroom.outbox_control where topic is not null
+            select topic_hash from postroom.outbox_control where coalesce(topic, '') > ''
         ) as topics,
-        not exists (select from postroom.outbox_control where topic is null) as is_open
+        not exists (
+            select from postroom.outbox_control where coalesce(topic, '') = ''
+        ) as is_open
 ),
 -- In the order of the hash, so that two flushes with the same keys do not deadlock.
 key_won as (

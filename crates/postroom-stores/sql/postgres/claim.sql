@@ -12,21 +12,25 @@ with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
 ),
--- Read here and not before: after the commit of a pause nothing of it is claimed. A paused queue
--- has no room.
+-- Read here and not before: after the commit of a pause nothing of it is claimed. The conditions are
+-- those of the table's index.
+control as materialized (
+    select
+        array(
+            select topic_hash from postroom.outbox_control where coalesce(topic, '') > ''
+        ) as topics,
+        not exists (
+            select from postroom.outbox_control where coalesce(topic, '') = ''
+        ) as is_open
+),
+-- A paused queue has no room.
 wanted as materialized (
     select
-        $9::bigint[] || array(
-            select topic_hash
-            from postroom.outbox_control
-            where topic is not null
-        ) as left_out,
+        $9::bigint[] || topics as left_out,
         case when is_open then $5::integer else 0 end as places,
         case when is_open then $6::integer else 0 end as suspects,
         is_open
-    from (
-        select not exists (select from postroom.outbox_control where topic is null) as is_open
-    ) as control
+    from control
 ),
 high_queue as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at

@@ -36,12 +36,12 @@ buried as (
         select * from unparked
     ) as live
 ),
--- What was dead before is kept from now on as long as any discarded message.
+-- What was dead before, and so has a reason, is kept from now on as long as any discarded message.
 dead as materialized (
     select seq, id
     from postroom.outbox_settled
     where seq = any(array(select seq from known))
-        and state = 2
+        and reason is not null
     order by seq
     for update
 ),

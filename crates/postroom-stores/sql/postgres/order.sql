@@ -147,7 +147,7 @@ begin
         raise exception 'ordered messages are claimed at isolation level read committed'
             using errcode = 'invalid_transaction_state';
     end if;
-    if exists (select from postroom.outbox_control where topic is null) then
+    if exists (select from postroom.outbox_control where coalesce(topic, '') = '') then
         return;
     end if;
     -- What came due takes its place, as ready.
@@ -212,7 +212,7 @@ begin
     );
     -- Read last: whatever was waited for until here, a pause counts from its commit.
     left_out := $11 || array(
-        select topic_hash from postroom.outbox_control where topic is not null
+        select topic_hash from postroom.outbox_control where coalesce(topic, '') > ''
     );
     return query
     with recursive

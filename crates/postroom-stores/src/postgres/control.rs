@@ -107,6 +107,8 @@ impl PgStore {
     pub(super) async fn end_pause(&self, topic: Option<&Topic>) -> Result<bool> {
         let query = self.query(&self.sql.resume).bind(topic.map(Topic::to_string));
         let resumed = !self.engine_rows("resume", query).await?.is_empty();
+        // Claims have passed over what was paused.
+        self.floor.lower(0);
         self.wake();
         Ok(resumed)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use postroom_core::lifecycle::State;
 use postroom_core::store::{Changed, Pause, PauseRecord, Paused, Record, Refusal, Store};
-use postroom_core::{Message, MessageId, Result, Timestamp, Topic, When};
+use postroom_core::{MessageId, Result, Timestamp, Topic};
 use serde_json::{Value, json};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
@@ -124,6 +124,7 @@ pub(super) async fn paused(sql: &Statements, conn: &mut SqliteConnection) -> Res
 fn place(record: &Record, now: Timestamp) -> Option<Value> {
     let message = record.message.as_ref()?;
     let lane = message.lane();
+    let wake_at = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
     Some(json!({
         "seq": record.work.seq(),
         "id": record.id.as_uuid().simple().to_string(),
@@ -132,12 +133,8 @@ fn place(record: &Record, now: Timestamp) -> Option<Value> {
         "tenant_hash": message.tenant_hash(),
         "topic_hash": message.topic_hash(),
         "priority": message.priority(),
-        "wake_at": wake_at(message, now).map(Timestamp::as_micros),
+        "wake_at": wake_at.map(Timestamp::as_micros),
     }))
-}
-
-fn wake_at(message: &Message, now: Timestamp) -> Option<Timestamp> {
-    message.due().map(|due: When| due.resolve(now)).filter(|due| *due > now)
 }
 
 fn pause_record(row: &SqliteRow) -> sqlx::Result<PauseRecord> {
