@@ -49,8 +49,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// a key, in order, while nobody holds or awaits one of that key; keys take turns. Both kinds
     /// take turns in coming first.
     ///
-    /// What is [paused](AdminStore::pause) is left out, as of the claim's own snapshot. A paused row
-    /// at the head of a key stops that key.
+    /// What is [paused](AdminStore::pause) is left out, as of the claim's own snapshot. A paused
+    /// row at the head of a key stops that key.
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>>;
 
     /// Settles leased items, mixed outcomes in one transaction.
@@ -228,8 +228,8 @@ impl Claim {
         self
     }
 
-    /// Whether ordered items are wanted. Only an owner that serves every topic may ask for them: one
-    /// that gives some back stops their keys for everybody. Default: yes.
+    /// Whether ordered items are wanted. Only an owner that serves every topic may ask for them:
+    /// one that gives some back stops their keys for everybody. Default: yes.
     #[must_use]
     pub fn ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
@@ -245,8 +245,8 @@ impl Claim {
         self
     }
 
-    /// Nothing of these topics, given by their [hashes](crate::Message::topic_hash). An ordered item
-    /// of such a topic stops its key.
+    /// Nothing of these topics, given by their [hashes](crate::Message::topic_hash). An ordered
+    /// item of such a topic stops its key.
     #[must_use]
     pub fn except_topics(mut self, hashes: Vec<i64>) -> Self {
         self.except_topics = hashes;

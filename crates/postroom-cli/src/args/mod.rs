@@ -275,9 +275,9 @@ pub(crate) struct Show {
 }
 
 const REPLAY_HELP: &str = "\
-Each one keeps its place in the queue and its history; its attempts begin anew and it does not expire
-any more. Only dead messages are replayed. What each one came to is printed; the exit code is 3 when
-one is not there, 1 when another was not replayed, and 0 when all were.";
+Each one keeps its place in the queue and its history; its attempts begin anew and it does not
+expire any more. Only dead messages are replayed. What each one came to is printed; the exit code is
+3 when one is not there, 1 when another was not replayed, and 0 when all were.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Letters {
@@ -287,16 +287,16 @@ pub(crate) struct Letters {
 }
 
 const DISCARD_HELP: &str = "\
-Takes messages that wait and messages that are dead, but none that somebody is handling. A discarded
-message is deleted after the time that done messages are kept; until then it can be replayed. An
-ordering key that it halted goes on. What each one came to is printed; the exit code is 3 when one is
-not there, 1 when another was not discarded, and 0 when all were.";
+Takes messages that wait and messages that are dead, but none that somebody is handling. A
+discarded message is deleted after the time that done messages are kept; until then it can be
+replayed. An ordering key that it halted goes on. What each one came to is printed; the exit code is
+3 when one is not there, 1 when another was not discarded, and 0 when all were.";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-After this nothing of it is claimed. Dispatchers give back what they have queued within a second and
-finish what runs. Messages can still be written. A paused message at the head of an ordering key stops
-that key. Pausing twice keeps the first pause.")]
+After this nothing of it is claimed. Dispatchers give back what they have queued instead of
+starting it, and finish what runs. Messages can still be written. A paused message at the head of an
+ordering key stops that key. Pausing twice keeps the first pause.")]
 pub(crate) struct Pause {
     /// Only this topic; without it the whole queue
     #[arg(long, value_parser = topic)]

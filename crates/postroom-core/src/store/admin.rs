@@ -34,9 +34,9 @@ pub trait AdminStore: Store {
     /// than a done one. A discarded message can still be replayed.
     fn discard<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>>;
 
-    /// Pauses a topic or the whole queue: after this nothing of it is claimed or born leased. What
-    /// a dispatcher has queued it gives back within a second; what runs finishes. Answers whether
-    /// that is new; an older pause stays as it is.
+    /// Pauses a topic or the whole queue: after this nothing of it is claimed or born leased. A
+    /// dispatcher notices within a second and gives back what it has queued instead of starting it;
+    /// what runs finishes. Answers whether that is new; an older pause stays as it is.
     fn pause<'a>(&'a self, pause: &'a Pause) -> BoxFuture<'a, Result<bool>>;
 
     /// Ends a pause of this topic, or the one of the whole queue, and no other. Answers whether

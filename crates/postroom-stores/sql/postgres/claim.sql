@@ -7,13 +7,14 @@
 -- scans before it found, so that nothing is locked that is not taken (B19). Only where waiting and
 -- queued rows of a priority other than 0 are merged, a surplus stays locked until the statement
 -- ends. Rows are taken by their state, never by a cursor: commits become visible out of order
--- (B38). Ordered rows (slot is not null) are for claim_ordered; here only says whether there are any.
+-- (B38). Ordered rows (slot is not null) are for claim_ordered; this only says whether there are
+-- any.
 with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
 ),
--- Read here and not before: after the commit of a pause nothing of it is claimed. The conditions are
--- those of the table's index.
+-- Read here and not before: after the commit of a pause nothing of it is claimed. The conditions
+-- are those of the table's index.
 control as materialized (
     select
         array(
@@ -70,7 +71,14 @@ high_queue_suspect as materialized (
         )
         and topic_hash <> all((select left_out from wanted)::bigint[])
         and (-priority, seq) < (
-            (select case when count(*) = (select places from wanted) then max(-priority) else 0 end from high_queue),
+            (
+                select
+                    case
+                        when count(*) = (select places from wanted) then max(-priority)
+                        else 0
+                    end
+                from high_queue
+            ),
             (
                 select max(seq)
                 from high_queue

@@ -5,8 +5,8 @@ with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
 ),
--- In the order of places, so that two replays of the same messages do not deadlock. Dead is what has
--- a reason: asked for its state, an index of all dead letters would do.
+-- In the order of places, so that two replays of the same messages do not deadlock. Dead is what
+-- has a reason: asked for its state, an index of all dead letters would do.
 dead as materialized (
     select seq
     from postroom.outbox_settled

@@ -1,7 +1,8 @@
 -- What may be claimed now, in claim order, each band bounded so that no more is read than needed:
 -- higher priority first; within a priority what waited for its time, then by place in the queue. ?1
--- now, ?2 batch, ?3 suspects, ?4 hashes of excluded topics, or null. Ordered rows (slot is not null)
--- belong to the owners of their slots: an index of their own keeps the others apart from them.
+-- now, ?2 batch, ?3 suspects, ?4 hashes of topics left out, or null. Ordered rows (slot is not
+-- null) belong to the owners of their slots: an index of their own keeps the others apart from
+-- them.
 with
 parked_rows as (
   select * from (
