@@ -1,4 +1,5 @@
-//! `postroom`: looks at the messages of a database and puts some there, for people and scripts.
+//! `postroom`: looks at the messages of a database, puts some there, and helps those that died, for
+//! people and scripts.
 //!
 //! What a command found goes to standard output, in one piece at its end; everything else goes to
 //! standard error. It holds no logic of its own: that is in the `postroom` crate.
@@ -28,8 +29,9 @@ async fn main() -> ExitCode {
     // Wrong usage ends here with exit code 2.
     let cli = Cli::parse();
     let color = cli.color;
-    match commands::run(cli, &Screen::of_stdout(color)).await.and_then(|report| print(&report)) {
-        Ok(()) => ExitCode::SUCCESS,
+    let ran = commands::run(cli, &Screen::of_stdout(color)).await;
+    match ran.and_then(|report| print(&report).map(|()| report.exit)) {
+        Ok(exit) => exit.map_or(ExitCode::SUCCESS, Into::into),
         Err(failure) => {
             eprintln!("{}", failure.render(color.on_stderr()));
             failure.exit().into()

@@ -29,8 +29,8 @@ pub(crate) struct Target {
 /// What a command is going to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Look; a file that does not exist is not created.
-    Read,
+    /// Use what is there; a file that does not exist is not created.
+    Existing,
     /// Write a message.
     Write,
     /// Migrate, so do not look at the schema yet.
@@ -83,7 +83,7 @@ impl Target {
         let Some(file) = self.url.file() else {
             return Ok(OpenStore::new(SqliteStore::in_memory(self.config.clone()).await?));
         };
-        if access == Access::Read && !Path::new(file).exists() {
+        if access == Access::Existing && !Path::new(file).exists() {
             let what = format!("there is no database file {file}");
             let next = "`postroom migrate` or `postroom enqueue` creates it; --url names another";
             return Err(Failure::new(Exit::Unavailable, what).next(next));

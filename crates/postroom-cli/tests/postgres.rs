@@ -59,15 +59,30 @@ fn cli_1_lists_and_stats_agree() {
     cli::lists_and_stats_agree(&Schema::migrated().cli);
 }
 
-#[test]
-fn adm_1_show_tells_what_happened() {
-    let schema = Schema::migrated();
+/// The store behind a command line.
+fn store(schema: &Schema) -> Arc<PgStore> {
     let config = StoreConfig { schema: schema.name.clone(), ..StoreConfig::default() };
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2);
     // Lazily, because the flow has a runtime of its own.
     let pool = run(async { pool.connect_lazy(&url()) }).expect("a URL");
-    let store = PgStore::new(pool, config).expect("legal");
-    cli::show_tells_what_happened(&schema.cli, Arc::new(store));
+    Arc::new(PgStore::new(pool, config).expect("legal"))
+}
+
+#[test]
+fn adm_1_show_tells_what_happened() {
+    let schema = Schema::migrated();
+    cli::show_tells_what_happened(&schema.cli, store(&schema));
+}
+
+#[test]
+fn adm_1_dead_letters_are_helped() {
+    cli::dead_letters_are_helped(&Schema::migrated().cli);
+}
+
+#[test]
+fn dsp_10_pauses_are_kept() {
+    let schema = Schema::migrated();
+    cli::pauses_are_kept(&schema.cli, store(&schema));
 }
 
 #[test]

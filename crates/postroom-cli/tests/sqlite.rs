@@ -29,15 +29,32 @@ fn cli_1_lists_and_stats_agree() {
     cli::lists_and_stats_agree(&default());
 }
 
-#[test]
-fn adm_1_show_tells_what_happened() {
-    let cli = default();
+/// The store behind a command line.
+fn store(cli: &Cli) -> Arc<SqliteStore> {
     cli.ok(&["migrate"]);
     let path = cli.folder().join("postroom.db");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let opened = SqliteStore::open(path.to_str().expect("UTF-8"), StoreConfig::default());
-    let store = runtime.expect("a runtime").block_on(opened).expect("opens");
-    cli::show_tells_what_happened(&cli, Arc::new(store));
+    Arc::new(runtime.expect("a runtime").block_on(opened).expect("opens"))
+}
+
+#[test]
+fn adm_1_show_tells_what_happened() {
+    let cli = default();
+    let store = store(&cli);
+    cli::show_tells_what_happened(&cli, store);
+}
+
+#[test]
+fn adm_1_dead_letters_are_helped() {
+    cli::dead_letters_are_helped(&default());
+}
+
+#[test]
+fn dsp_10_pauses_are_kept() {
+    let cli = default();
+    let store = store(&cli);
+    cli::pauses_are_kept(&cli, store);
 }
 
 #[test]
@@ -62,7 +79,10 @@ fn sch_2_migrate_print_shows_the_sql_and_touches_nothing() {
 #[test]
 fn cli_1_looking_at_a_file_that_is_not_there_does_not_create_it() {
     let cli = default();
-    for command in [&["list"][..], &["stats"], &["show", "019a8a00-0000-7000-8000-000000000001"]] {
+    let id = "019a8a00-0000-7000-8000-000000000001";
+    for command in
+        [&["list"][..], &["stats"], &["show", id], &["replay", id], &["pause"], &["pauses"]]
+    {
         let ran = cli.run(command);
         assert_eq!(ran.code, 5, "{ran:?}");
         assert!(ran.stderr.contains("no database file postroom.db"), "{ran:?}");

@@ -203,7 +203,7 @@ impl Message {
     /// The 64-bit hash by which claims tell topics apart.
     #[must_use]
     pub fn topic_hash(&self) -> i64 {
-        hash64(&[self.topic().as_str()])
+        self.topic().hash64()
     }
 
     /// The 64-bit hash by which claims tell tenants apart.
@@ -310,6 +310,14 @@ pub struct TraceContext {
 }
 
 /// The first eight bytes of SHA-256 over length-prefixed parts: computable in every database.
+impl Topic {
+    /// See [`Message::topic_hash`].
+    #[must_use]
+    pub fn hash64(&self) -> i64 {
+        hash64(&[self.as_str()])
+    }
+}
+
 fn hash64(parts: &[&str]) -> i64 {
     let mut hash = Sha256::new();
     for part in parts {

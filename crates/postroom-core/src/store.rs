@@ -5,7 +5,7 @@
 //!   its own. It is dyn-compatible: a dispatcher holds an `Arc<dyn Store>`.
 //! - [`TransactionalStore`] is the application's half. It writes inside a transaction that somebody
 //!   else began, and neither commits nor rolls it back.
-//! - [`AdminStore`] is for people: look, count, set up.
+//! - [`AdminStore`] is for people: look, count, replay, pause, set up.
 //!
 //! Three rules hold for all of them. Time is the database's, at statement time. Every lease is
 //! fenced by a token that is fresh per claim: a call with another token changes nothing and says so
@@ -16,12 +16,14 @@
 //! [`WorkQueue`](crate::WorkQueue).
 
 mod admin;
+mod control;
 pub mod order;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Record, Stats, Status};
+pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -46,6 +48,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// time, then by place in the queue. With one, see [`order`]: the owner gets the first items of
     /// a key, in order, while nobody holds or awaits one of that key; keys take turns. Both kinds
     /// take turns in coming first.
+    ///
+    /// What is [paused](AdminStore::pause) is left out, as of the claim's own snapshot. A paused
+    /// row at the head of a key stops that key.
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>>;
 
     /// Settles leased items, mixed outcomes in one transaction.
@@ -78,6 +83,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Gives back the slots of an owner that claims no more, but those in which it holds items.
     /// Not calling it costs others the rest of its lease.
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>>;
+
+    /// What is paused now. For those who hold items already: a claim looks for itself.
+    fn paused(&self) -> BoxFuture<'_, Result<Paused>>;
 
     /// Whether a dead ordered message stops its key until somebody replays or discards it. Without
     /// that its successors go on.
@@ -220,8 +228,8 @@ impl Claim {
         self
     }
 
-    /// Whether ordered items are wanted. Only an owner that serves every topic may ask for them: one
-    /// that gives some back stops their keys for everybody. Default: yes.
+    /// Whether ordered items are wanted. Only an owner that serves every topic may ask for them:
+    /// one that gives some back stops their keys for everybody. Default: yes.
     #[must_use]
     pub fn ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
@@ -237,8 +245,8 @@ impl Claim {
         self
     }
 
-    /// Nothing of these topics, given by their [hashes](crate::Message::topic_hash). An ordered item
-    /// of such a topic stops its key.
+    /// Nothing of these topics, given by their [hashes](crate::Message::topic_hash). An ordered
+    /// item of such a topic stops its key.
     #[must_use]
     pub fn except_topics(mut self, hashes: Vec<i64>) -> Self {
         self.except_topics = hashes;
@@ -360,9 +368,9 @@ pub struct Reaped {
 /// What to delete. An age of `None` keeps everything of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
-    /// Done messages older than this. Default 30 days.
+    /// Done and discarded messages older than this. Default 30 days.
     pub done: Option<Duration>,
-    /// Dead messages older than this. Default: kept for ever.
+    /// Other dead messages older than this. Default: kept for ever.
     pub dead: Option<Duration>,
     /// Idempotency keys whose message was settled longer ago than this. Default 30 days.
     pub keys: Option<Duration>,
@@ -403,8 +411,8 @@ pub struct Entry {
 pub enum Birth {
     /// For whoever claims it.
     Ready,
-    /// Leased to the process that writes it. A message with an ordering key or a due time in the
-    /// future is born ready all the same.
+    /// Leased to the process that writes it. A message with an ordering key, a due time in the
+    /// future or a paused topic is born ready all the same.
     Leased {
         /// The dispatcher of this process.
         owner: OwnerToken,

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::{DeadReason, Settlement};
 use postroom_core::store::{
-    AdminStore, Attempt, Claim, List, Purge, Record, Settled, Store, TransactionalStore,
+    AdminStore, Attempt, Claim, List, Pause, Purge, Record, Settled, Store, TransactionalStore,
 };
-use postroom_core::{Lease, ManualClock, Message, MessageId, Outbox, OwnerToken, WorkQueue};
+use postroom_core::{Lease, ManualClock, Message, MessageId, Outbox, OwnerToken, Topic, WorkQueue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -56,6 +56,10 @@ enum Op {
     Renew { owner: usize, items: Vec<prop::sample::Index>, secs: u64 },
     Reap { limit: u32, max_attempts: u32 },
     Purge { done: Option<u64>, dead: Option<u64>, keys: Option<u64> },
+    Replay(Vec<prop::sample::Index>),
+    Discard(Vec<prop::sample::Index>),
+    Pause(Option<&'static str>),
+    Resume(Option<&'static str>),
     Advance(u64),
 }
 
@@ -112,8 +116,17 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1..4_u32, 1..4_u32)
             .prop_map(|(limit, max_attempts)| Op::Reap { limit, max_attempts }),
         1 => (age(), age(), age()).prop_map(|(done, dead, keys)| Op::Purge { done, dead, keys }),
+        2 => vec(any::<prop::sample::Index>(), 1..4).prop_map(Op::Replay),
+        1 => vec(any::<prop::sample::Index>(), 1..4).prop_map(Op::Discard),
+        1 => paused().prop_map(Op::Pause),
+        // More often than pauses, or most histories would end in silence.
+        2 => paused().prop_map(Op::Resume),
         3 => (1..25_u64).prop_map(Op::Advance),
     ]
+}
+
+fn paused() -> impl Strategy<Value = Option<&'static str>> {
+    prop_oneof![1 => Just(None), 1 => Just(Some("t")), 2 => Just(Some("x"))]
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
@@ -225,6 +238,19 @@ impl<H: Harness> Pair<H> {
                 assert_eq!(real, sim, "{op:?}");
             }
             Op::Purge { done, dead, keys } => self.purge(*done, *dead, *keys).await,
+            Op::Replay(which) => self.replay(which).await,
+            Op::Discard(which) => self.discard(which).await,
+            Op::Pause(topic) => {
+                let pause = Pause { topic: topic.map(named), ..Pause::default() };
+                let real = self.harness.store().pause(&pause).await.expect("pause");
+                assert_eq!(real, self.sim.pause(&pause).await.expect("pause"), "{op:?}");
+            }
+            Op::Resume(topic) => {
+                let topic = topic.map(named);
+                let real = self.harness.store().resume(topic.as_ref()).await.expect("resume");
+                let sim = self.sim.resume(topic.as_ref()).await.expect("resume");
+                assert_eq!(real, sim, "{op:?}");
+            }
             Op::Advance(secs) => self.clock.advance(Duration::from_secs(*secs)),
         }
         self.compare_stats(op).await;
@@ -316,6 +342,24 @@ impl<H: Harness> Pair<H> {
         assert_eq!(real, sim, "{purge:?}");
     }
 
+    async fn replay(&self, which: &[prop::sample::Index]) {
+        let ids = self.chosen(which);
+        let real = self.harness.store().replay(&ids).await.expect("replay");
+        assert_eq!(real, self.sim.replay(&ids).await.expect("replay"), "{ids:?}");
+    }
+
+    async fn discard(&self, which: &[prop::sample::Index]) {
+        let ids = self.chosen(which);
+        let real = self.harness.store().discard(&ids).await.expect("discard");
+        assert_eq!(real, self.sim.discard(&ids).await.expect("discard"), "{ids:?}");
+    }
+
+    /// Some of the messages so far, which may never have been committed.
+    fn chosen(&self, which: &[prop::sample::Index]) -> Vec<MessageId> {
+        let some = which.iter().filter(|_| !self.messages.is_empty());
+        some.map(|index| index.get(&self.messages).id()).collect()
+    }
+
     async fn compare_stats(&self, after: &Op) {
         let real = self.harness.store().stats().await.expect("stats");
         let sim = self.sim.stats().await.expect("stats");
@@ -323,6 +367,8 @@ impl<H: Harness> Pair<H> {
     }
 
     async fn compare_all(&self) {
+        let pauses = self.harness.store().pauses().await.expect("pauses");
+        assert_eq!(pauses, self.sim.pauses().await.expect("pauses"));
         let list = List { limit: 500, ..List::default() };
         let real = self.harness.store().list(&list).await.expect("list");
         let sim = self.sim.list(&list).await.expect("list");
@@ -352,6 +398,10 @@ fn with_terms(claim: Claim, terms: Terms) -> Claim {
     let Some(key) = terms.holding else { return claim };
     let key = build(Message::builder("t").ordering_key(key.to_string()));
     claim.holding(key.lane().map(|lane| lane.key_hash).into_iter().collect())
+}
+
+fn named(topic: &str) -> Topic {
+    Topic::new(topic).expect("legal")
 }
 
 fn settlement(kind: &Kind) -> Settlement {

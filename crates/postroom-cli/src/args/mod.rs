@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use postroom::{IdempotencyKey, MessageId};
+use postroom::{IdempotencyKey, MessageId, Topic};
 
 pub(crate) use values::{ColorWhen, QueueName, StatusName};
-use values::{aggregate, duration, pair, time};
+use values::{aggregate, duration, pair, time, topic};
 
 const AFTER_HELP: &str = "\
 Exit codes:
   0  done
-  1  an error without a code of its own
+  1  an error without a code of its own; not all messages could be replayed or discarded
   2  wrong usage, or a value that breaks a limit; nothing was written
   3  no such message
   4  the schema is missing, too old or too new; see `postroom migrate`
@@ -24,7 +24,7 @@ Exit codes:
 A SQLite database gets its schema when it is first written to. A server never does: run
 `postroom migrate` there, or give `postroom migrate --print` to whoever runs your migrations.";
 
-/// Look at the messages of a transactional outbox, and put some there.
+/// Look at the messages of a transactional outbox, put some there, and help those that died.
 #[derive(Debug, Parser)]
 #[command(name = "postroom", version, after_help = AFTER_HELP, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -107,6 +107,18 @@ pub(crate) enum Command {
     Show(Show),
     /// Count messages by state
     Stats,
+    /// Make dead messages ready again
+    #[command(after_help = REPLAY_HELP)]
+    Replay(Letters),
+    /// Make messages dead that nobody should deliver
+    #[command(after_help = DISCARD_HELP)]
+    Discard(Letters),
+    /// Stop the delivery of a topic, or of the whole queue
+    Pause(Pause),
+    /// End a pause
+    Resume(Resume),
+    /// List what is paused
+    Pauses,
     /// Print a script that completes commands in your shell
     Completions {
         /// Which shell
@@ -260,6 +272,50 @@ pub(crate) struct Show {
     /// Show the payload too
     #[arg(long)]
     pub(crate) payload: bool,
+}
+
+const REPLAY_HELP: &str = "\
+Each one keeps its place in the queue and its history; its attempts begin anew and it does not
+expire any more. Only dead messages are replayed. What each one came to is printed; the exit code is
+3 when one is not there, 1 when another was not replayed, and 0 when all were.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Letters {
+    /// The ids of the messages
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<MessageId>,
+}
+
+const DISCARD_HELP: &str = "\
+Takes messages that wait and messages that are dead, but none that somebody is handling. A
+discarded message is deleted after the time that done messages are kept; until then it can be
+replayed. An ordering key that it halted goes on. What each one came to is printed; the exit code is
+3 when one is not there, 1 when another was not discarded, and 0 when all were.";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+After this nothing of it is claimed. Dispatchers give back what they have queued instead of
+starting it, and finish what runs. Messages can still be written. A paused message at the head of an
+ordering key stops that key. Pausing twice keeps the first pause.")]
+pub(crate) struct Pause {
+    /// Only this topic; without it the whole queue
+    #[arg(long, value_parser = topic)]
+    pub(crate) topic: Option<Topic>,
+
+    /// Why, for those who find it paused
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
+    /// Who wants it
+    #[arg(long, value_name = "NAME", env = "USER")]
+    pub(crate) by: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// Only this topic; without it the whole queue, whose topics may still be paused
+    #[arg(long, value_parser = topic)]
+    pub(crate) topic: Option<Topic>,
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
-use postroom::Queue;
 use postroom::store::Status;
+use postroom::{Queue, Topic};
 
 /// A box by the name that people type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,6 +87,10 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 pub(super) fn aggregate(text: &str) -> Result<(String, String), String> {
     let (kind, id) = text.split_once('/').ok_or("expected TYPE/ID, such as order/7")?;
     Ok((kind.to_owned(), id.to_owned()))
+}
+
+pub(super) fn topic(text: &str) -> Result<Topic, String> {
+    Topic::new(text).map_err(|error| error.to_string())
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

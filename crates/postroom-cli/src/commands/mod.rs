@@ -1,8 +1,10 @@
 //! The commands: each takes its arguments and a store, and gives back what to print.
 
 mod enqueue;
+mod letters;
 mod list;
 mod migrate;
+mod pause;
 mod show;
 mod stats;
 mod up;
@@ -10,7 +12,7 @@ mod up;
 use clap::CommandFactory as _;
 
 use crate::args::{Cli, Command};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::render::Screen;
 use crate::store::{Access, Target};
 
@@ -21,15 +23,22 @@ pub(crate) struct Report {
     pub(crate) data: String,
     /// For standard error.
     pub(crate) note: Option<String>,
+    /// When not all was done.
+    pub(crate) exit: Option<Exit>,
 }
 
 impl Report {
     pub(crate) fn data(data: impl Into<String>) -> Self {
-        Self { data: data.into(), note: None }
+        Self { data: data.into(), ..Self::default() }
     }
 
     pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
+        self
+    }
+
+    pub(crate) fn ends_with(mut self, exit: Exit) -> Self {
+        self.exit = Some(exit);
         self
     }
 }
@@ -54,18 +63,31 @@ async fn perform(
         Command::Migrate(args) if args.print => migrate::print(target, json),
         Command::Migrate(_) => migrate::run(target, json).await,
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
-        Command::List(args) => {
-            let store = target.open(Access::Read).await?;
-            list::run(args, store.admin(), json, screen).await
-        }
-        Command::Show(args) => {
-            let store = target.open(Access::Read).await?;
-            show::run(&args, store.admin(), json, screen).await
-        }
         Command::Stats => stats::run(target, json, screen).await,
         Command::Up(args) => up::run(&args, target).await,
         // Needs no database and was run before.
         Command::Completions { shell } => Ok(completions(shell)),
+        Command::List(args) => {
+            list::run(args, target.open(Access::Existing).await?.admin(), json, screen).await
+        }
+        Command::Show(args) => {
+            show::run(&args, target.open(Access::Existing).await?.admin(), json, screen).await
+        }
+        Command::Replay(args) => {
+            letters::replay(&args, target.open(Access::Existing).await?.admin(), json).await
+        }
+        Command::Discard(args) => {
+            letters::discard(&args, target.open(Access::Existing).await?.admin(), json).await
+        }
+        Command::Pause(args) => {
+            pause::pause(args, target.open(Access::Existing).await?.admin(), json).await
+        }
+        Command::Resume(args) => {
+            pause::resume(&args, target.open(Access::Existing).await?.admin(), json).await
+        }
+        Command::Pauses => {
+            pause::pauses(target.open(Access::Existing).await?.admin(), json, screen).await
+        }
     }
 }
 

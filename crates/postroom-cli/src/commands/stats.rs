@@ -10,7 +10,7 @@ pub(super) async fn run(
     as_json: bool,
     screen: &Screen,
 ) -> Result<Report, Failure> {
-    let store = target.open(Access::Read).await?;
+    let store = target.open(Access::Existing).await?;
     let stats = store.admin().stats().await?;
     Ok(Report::data(match as_json {
         true => json::document(&json::Stats::new(target.queue().as_str(), &stats)),

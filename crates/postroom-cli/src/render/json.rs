@@ -180,6 +180,26 @@ impl<'a> Stats<'a> {
     }
 }
 
+/// A pause in force; without a topic it is the whole queue.
+#[derive(Serialize)]
+pub(crate) struct Pause<'a> {
+    topic: Option<&'a str>,
+    since: String,
+    by: Option<&'a str>,
+    reason: Option<&'a str>,
+}
+
+impl<'a> Pause<'a> {
+    pub(crate) fn new(pause: &'a store::PauseRecord) -> Self {
+        Self {
+            topic: pause.topic.as_deref(),
+            since: time::rfc3339(pause.since),
+            by: pause.by.as_deref(),
+            reason: pause.reason.as_deref(),
+        }
+    }
+}
+
 /// A stored time is absolute; a distance only exists before a message is written.
 pub(crate) fn at(when: When) -> Option<Timestamp> {
     match when {

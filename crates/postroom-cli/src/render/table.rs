@@ -3,7 +3,7 @@
 use comfy_table::{
     Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Row, Table, Width,
 };
-use postroom::store::{Record, Stats};
+use postroom::store::{Changed, PauseRecord, Record, Stats};
 
 use super::{Screen, inert, outlook, paint, status, style, time};
 
@@ -93,6 +93,30 @@ pub(crate) fn stats(title: &str, stats: &Stats, screen: &Screen) -> String {
     }
     let title = paint(&inert(title), style::HEAD, screen.color);
     format!("{title}\n{}", lines(&mut table))
+}
+
+/// Messages and what became of each.
+pub(crate) fn changed(changed: &Changed, done: &str) -> String {
+    let applied = changed.applied.iter().map(|id| format!("{id}  {done}\n"));
+    let refused =
+        changed.refused.iter().map(|(id, why)| format!("{id}  not {done}: {}\n", why.as_str()));
+    applied.chain(refused).collect()
+}
+
+/// What is paused, one a row.
+pub(crate) fn pauses(pauses: &[PauseRecord], screen: &Screen) -> String {
+    let mut table = bare(screen);
+    table.set_header(["TOPIC", "SINCE", "BY", "REASON"].map(head));
+    for pause in pauses {
+        let text = |text: &Option<String>| inert(text.as_deref().unwrap_or("-"));
+        table.add_row([
+            pause.topic.as_deref().map_or_else(|| "(all)".to_owned(), inert),
+            time::both(pause.since, screen.now),
+            text(&pause.by),
+            text(&pause.reason),
+        ]);
+    }
+    lines(&mut table)
 }
 
 fn bare(screen: &Screen) -> Table {
@@ -187,6 +211,26 @@ mod tests {
         let colored = Screen { color: true, ..screen(None) };
         assert!(records(&some_records(), &colored).contains("\u{1b}["));
         assert!(!records(&some_records(), &screen(None)).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn pauses_say_who_and_why() {
+        let since = now().saturating_sub(seconds(120));
+        let pauses = [
+            PauseRecord { topic: None, since, by: None, reason: None },
+            PauseRecord {
+                topic: Some("order.placed".into()),
+                since,
+                by: Some("ann".into()),
+                reason: Some("broker\u{1b}[2J full".into()),
+            },
+        ];
+        let expected = "\
+TOPIC         SINCE                          BY   REASON
+(all)         2026-11-15 13:58:00Z (2m ago)  -    -
+order.placed  2026-11-15 13:58:00Z (2m ago)  ann  broker\\u{1b}[2J full
+";
+        assert_eq!(super::pauses(&pauses, &screen(None)), expected);
     }
 
     #[test]

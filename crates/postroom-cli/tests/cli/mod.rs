@@ -40,7 +40,7 @@ impl Cli {
 
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postroom"));
-        for name in ["POSTROOM_URL", "POSTROOM_SCHEMA", "POSTROOM_PREFIX", "NO_COLOR"] {
+        for name in ["POSTROOM_URL", "POSTROOM_SCHEMA", "POSTROOM_PREFIX", "NO_COLOR", "USER"] {
             command.env_remove(name);
         }
         let mut child = command
@@ -214,4 +214,67 @@ pub(crate) fn show_tells_what_happened(cli: &Cli, store: Arc<dyn Store>) {
     let missing = cli.run(&["show", "019a8a00-0000-7000-8000-0000000000ff"]);
     assert_eq!((missing.code, missing.stdout.as_str()), (3, ""));
     assert!(missing.stderr.starts_with("error: no message 019a8a00-"), "{missing:?}");
+}
+
+/// A dead letter is discarded and replayed, and the command says what it could not do.
+pub(crate) fn dead_letters_are_helped(cli: &Cli) {
+    let waits = cli.enqueue(&["waits", "--payload={}", "--due-in=1h"]);
+    let other = cli.enqueue(&["other", "--payload={}"]);
+    assert_eq!(
+        cli.ok(&["discard", &waits, &other]),
+        format!("{waits}  discarded\n{other}  discarded\n")
+    );
+    let dead = cli.json(&["list", "--status=dead"]);
+    assert_eq!(
+        (&dead[0]["reason"], &dead[1]["reason"]),
+        (&"discarded".into(), &"discarded".into())
+    );
+    let replayed = cli.json(&["replay", &other]);
+    assert_eq!(replayed, serde_json::json!({ "replayed": [other], "refused": [] }));
+    assert_eq!(cli.json(&["show", &other])["status"], "pending");
+
+    let again = cli.run(&["replay", &waits, &other]);
+    assert_eq!((again.code, again.stderr.as_str()), (1, "1 of 2 not replayed.\n"));
+    assert_eq!(again.stdout, format!("{waits}  replayed\n{other}  not replayed: not dead\n"));
+    let missing = cli.run(&["replay", ID, "--json"]);
+    assert_eq!(missing.code, 3, "{missing:?}");
+    assert!(missing.stdout.contains(r#""reason": "no_such_message""#), "{missing:?}");
+    assert_eq!(cli.run(&["replay"]).code, 2);
+    assert_eq!(cli.run(&["discard", "7"]).code, 2);
+}
+
+/// A pause is seen by workers, named in a list, and ended.
+pub(crate) fn pauses_are_kept(cli: &Cli, store: Arc<dyn Store>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let queue = WorkQueue::new(store);
+    let claim = || {
+        let claimed = queue.claim(OwnerToken::random(), Duration::from_secs(30), 10);
+        runtime.block_on(claimed).expect("claims").items.len()
+    };
+    cli.enqueue(&["quiet", "--payload={}"]);
+    let paused = cli.ok(&["pause", "--topic=quiet", "--reason=broker full", "--by=ann"]);
+    assert_eq!(paused, "Paused topic quiet.\n");
+    assert_eq!(claim(), 0);
+    assert_eq!(cli.ok(&["pause", "--topic=quiet"]), "Topic quiet was paused already.\n");
+    let again = cli.json(&["pause", "--topic=quiet"]);
+    assert_eq!(again, serde_json::json!({ "topic": "quiet", "already_paused": true }));
+    assert_eq!(cli.ok(&["pause"]), "Paused the whole queue.\n");
+    let listed = cli.json(&["pauses"]);
+    assert_eq!((&listed[0]["topic"], &listed[1]["topic"]), (&Value::Null, &"quiet".into()));
+    assert_eq!((&listed[1]["by"], &listed[1]["reason"]), (&"ann".into(), &"broker full".into()));
+    assert!(listed[1]["since"].is_string() && listed[0]["by"].is_null(), "{listed:#}");
+    let page = cli.ok(&["pauses"]);
+    assert!(page.starts_with("TOPIC") && page.contains("\n(all)"), "{page}");
+
+    let resumed = cli.run(&["resume"]);
+    assert_eq!((resumed.code, resumed.stdout.as_str()), (0, "Resumed the whole queue.\n"));
+    assert!(resumed.stderr.starts_with("Pauses in force: 1;"), "{resumed:?}");
+    assert_eq!(claim(), 0, "the topic is still paused");
+    let ended = cli.json(&["resume", "--topic=quiet"]);
+    assert_eq!(ended, serde_json::json!({ "topic": "quiet", "was_paused": true }));
+    assert_eq!(cli.ok(&["resume", "--topic=quiet"]), "Topic quiet was not paused.\n");
+    assert_eq!(cli.run(&["pauses"]).stderr, "Nothing is paused.\n");
+    assert_eq!(claim(), 1);
+    assert_eq!(cli.run(&["pause", "--topic="]).code, 2);
 }

@@ -19,6 +19,7 @@ pub(super) struct Leases(Mutex<HashMap<Lease, Held>>);
 
 #[derive(Debug)]
 struct Held {
+    since: Instant,
     deadline: Instant,
     cancelled: CancellationToken,
 }
@@ -31,7 +32,8 @@ impl Leases {
     /// Takes note of a lease; the token is cancelled when it is lost.
     pub(super) fn add(&self, lease: Lease, deadline: Instant) -> CancellationToken {
         let cancelled = CancellationToken::new();
-        self.lock().insert(lease, Held { deadline, cancelled: cancelled.clone() });
+        let since = Instant::now();
+        self.lock().insert(lease, Held { since, deadline, cancelled: cancelled.clone() });
         cancelled
     }
 
@@ -42,6 +44,15 @@ impl Leases {
     /// The local end of a lease; none when it is not held any more.
     pub(super) fn deadline(&self, lease: Lease) -> Option<Instant> {
         self.lock().get(&lease).map(|held| held.deadline)
+    }
+
+    /// When it came into this process.
+    pub(super) fn since(&self, lease: Lease) -> Option<Instant> {
+        self.lock().get(&lease).map(|held| held.since)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
     }
 
     fn all(&self) -> Vec<Lease> {

@@ -10,6 +10,7 @@ pub(crate) mod hot;
 mod leases;
 mod order;
 mod pace;
+mod pause;
 mod poll;
 mod settle;
 mod work;
@@ -29,6 +30,7 @@ use hot::Hot;
 use leases::Leases;
 use order::Keys;
 use pace::{NextRetry, Pace};
+use pause::Pauses;
 use work::{Finished, Job, Queues};
 
 use crate::error::Result;
@@ -89,6 +91,7 @@ impl Dispatcher {
             settled: Notify::new(),
             pace: Pace::default(),
             next_retry: NextRetry::default(),
+            pauses: Pauses::default(),
             config: self.config,
         });
         Ok(Running::spawn(engine))
@@ -127,6 +130,7 @@ struct Engine {
     settled: Notify,
     pace: Pace,
     next_retry: NextRetry,
+    pauses: Pauses,
 }
 
 impl Engine {
@@ -198,6 +202,7 @@ impl Running {
         engine.open(hot_sender, finished_sender.downgrade());
         let (renewer, until) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move { renewer.renew_leases(until).await });
+        tokio::spawn(Arc::clone(&engine).watch_pauses(end.clone()));
         tasks.close();
         Self { engine, tasks, end }
     }

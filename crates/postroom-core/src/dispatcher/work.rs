@@ -159,9 +159,11 @@ impl Engine {
         finished
     }
 
-    /// Why a job is not started: it is time to stop, its time is up, or its lease is about to be.
+    /// Why a job is not started: it is time to stop, it is paused, its time is up, or its lease is
+    /// about to be.
     fn unfit(&self, job: &Job) -> Option<Settlement> {
-        if self.stop.is_cancelled() || !self.is_current(job.item.lease) {
+        let lease = job.item.lease;
+        if self.stop.is_cancelled() || !self.is_current(lease) || self.is_paused(job) {
             return Some(Settlement::Release);
         }
         let expired = job.expires.is_some_and(|expires| expires <= Instant::now());

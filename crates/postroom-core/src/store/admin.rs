@@ -1,15 +1,16 @@
-//! For people: look, count, set up.
+//! For people: look, count, replay, pause, set up.
 
 use std::time::Duration;
 
-use super::{BoxFuture, Store};
+use super::{BoxFuture, Changed, Pause, PauseRecord, Store};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::{MessageId, OwnerToken, WorkId};
 use crate::lifecycle::{DeadReason, State};
 use crate::message::Message;
+use crate::text::Topic;
 
-/// For people: look, count, set up. None of it is on the way of a message.
+/// For people: look, count, replay, pause, set up. None of it is on the way of a message.
 pub trait AdminStore: Store {
     /// One page of messages, newest first.
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>>;
@@ -20,12 +21,38 @@ pub trait AdminStore: Store {
     /// How many messages are in which state.
     fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
 
+    /// Makes dead messages ready again, each with its place in the queue, its priority and its
+    /// history, but with counters set back and without an expiry. One that is due later waits for
+    /// that. A key that was halted by one goes on with it.
+    ///
+    /// It begins by deleting the settled row, as a purge does: who gets no row does nothing. So of
+    /// two replays one counts, and what is live or done is never replayed.
+    fn replay<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>>;
+
+    /// Makes messages that nobody holds dead, as discarded, and lets the keys go on that they
+    /// stopped. A dead one stays dead and is discarded from now on, so that it is kept no longer
+    /// than a done one. A discarded message can still be replayed.
+    fn discard<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>>;
+
+    /// Pauses a topic or the whole queue: after this nothing of it is claimed or born leased. A
+    /// dispatcher notices within a second and gives back what it has queued instead of starting it;
+    /// what runs finishes. Answers whether that is new; an older pause stays as it is.
+    fn pause<'a>(&'a self, pause: &'a Pause) -> BoxFuture<'a, Result<bool>>;
+
+    /// Ends a pause of this topic, or the one of the whole queue, and no other. Answers whether
+    /// there was one.
+    fn resume<'a>(&'a self, topic: Option<&'a Topic>) -> BoxFuture<'a, Result<bool>>;
+
+    /// The pauses in force: that of the whole queue first, then by topic.
+    fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>>;
+
     /// Brings the schema up to date; safe when many processes start at once.
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>>;
 
     /// Fails with `Schema` and the command that fixes it, unless the schema fits this version.
     fn check_schema(&self) -> BoxFuture<'_, Result<()>>;
 }
+
 /// A filter and a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {

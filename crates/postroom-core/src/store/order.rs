@@ -41,7 +41,8 @@ pub fn run_length(room: u32, keys: u32) -> u32 {
 }
 
 /// A slot, or an owner's sign of life, is renewed when less than this is left of its lease: seldom
-/// enough to cost nothing, often enough that an item is leased for two thirds of the time asked for.
+/// enough to cost nothing, often enough that an item is leased for two thirds of the time asked
+/// for.
 #[must_use]
 pub fn renew_below(lease: Duration) -> Duration {
     lease / 3 * 2

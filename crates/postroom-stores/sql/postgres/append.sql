@@ -42,6 +42,15 @@ entry as materialized (
         place
     )
 ),
+control as materialized (
+    select
+        array(
+            select topic_hash from postroom.outbox_control where coalesce(topic, '') > ''
+        ) as topics,
+        not exists (
+            select from postroom.outbox_control where coalesce(topic, '') = ''
+        ) as is_open
+),
 -- In the order of the hash, so that two flushes with the same keys do not deadlock.
 key_won as (
     insert into postroom.outbox_key (hash, created_at, message_id, content_hash)
@@ -56,7 +65,12 @@ winner as materialized (
     select
         nextval('postroom.outbox_seq') as seq,
         first.*,
-        owner is not null and slot is null and (due_at is null or due_at <= now) as leased
+        owner is not null
+            and slot is null
+            and (due_at is null or due_at <= now)
+            -- Nothing of a paused topic is born leased.
+            and (select is_open from control)
+            and topic_hash <> all((select topics from control)::bigint[]) as leased
     from (
         select *
         from entry

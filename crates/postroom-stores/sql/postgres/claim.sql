@@ -1,7 +1,7 @@
 -- Leases work to an owner.
 -- $1 now, $2 owner, $3 fresh token, $4 lease in microseconds, $5 batch, $6 suspects at most,
 -- $7 attempts at which a suspect is dead, $8 place in the queue to start from: what lies before it
--- is left to another claim. 0 looks at everything. $9 topics to leave out.
+-- is left to another claim. 0 looks at everything. $9 topics to leave out, besides paused ones.
 --
 -- Order: priority, then what waited for its time, then place. Each scan is limited by what the
 -- scans before it found, so that nothing is locked that is not taken (B19). Only where waiting and
@@ -12,6 +12,26 @@ with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
 ),
+-- Read here and not before: after the commit of a pause nothing of it is claimed. The conditions
+-- are those of the table's index.
+control as materialized (
+    select
+        array(
+            select topic_hash from postroom.outbox_control where coalesce(topic, '') > ''
+        ) as topics,
+        not exists (
+            select from postroom.outbox_control where coalesce(topic, '') = ''
+        ) as is_open
+),
+-- A paused queue has no room.
+wanted as materialized (
+    select
+        $9::bigint[] || topics as left_out,
+        case when is_open then $5::integer else 0 end as places,
+        case when is_open then $6::integer else 0 end as suspects,
+        is_open
+    from control
+),
 high_queue as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at
     from postroom.outbox_queue_plain
@@ -19,9 +39,9 @@ high_queue as materialized (
         and -priority < 0
         and token is null
         and lost = 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by -priority, seq
-    limit $5::integer
+    limit (select places from wanted)
     for update skip locked
 ),
 high_parked as materialized (
@@ -31,9 +51,9 @@ high_parked as materialized (
         and priority > 0
         and wake_at <= (select now from clock)
         and lost = 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by priority desc, wake_at, seq
-    limit $5::integer
+    limit (select places from wanted)
     for update skip locked
 ),
 -- A suspect behind the last row of a full scan can not be taken: it is not even looked at, so that
@@ -46,9 +66,16 @@ high_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
         and (-priority, seq) < (
-            (select case when count(*) = $5 then max(-priority) else 0 end from high_queue),
+            (
+                select
+                    case
+                        when count(*) = (select places from wanted) then max(-priority)
+                        else 0
+                    end
+                from high_queue
+            ),
             (
                 select max(seq)
                 from high_queue
@@ -56,7 +83,7 @@ high_queue_suspect as materialized (
             )
         )
     order by -priority, seq
-    limit $6::integer
+    limit (select suspects from wanted)
     for update skip locked
 ),
 high_parked_suspect as materialized (
@@ -66,16 +93,17 @@ high_parked_suspect as materialized (
         and priority > 0
         and wake_at <= (select now from clock)
         and lost > 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by priority desc, wake_at, seq
-    limit $6::integer
+    limit (select suspects from wanted)
     for update skip locked
 ),
 zero_room as materialized (
     select
-        greatest(0, $5 - fresh - least($6, suspects)) as places,
-        greatest(0, $6 - suspects) as suspects
-    from (
+        greatest(0, wanted.places - fresh - least(wanted.suspects, high.suspects)) as places,
+        greatest(0, wanted.suspects - high.suspects) as suspects
+    from wanted
+    cross join (
         select
             (select count(*) from high_queue) + (select count(*) from high_parked) as fresh,
             (select count(*) from high_queue_suspect)
@@ -89,7 +117,7 @@ zero_parked as materialized (
         and priority = 0
         and wake_at <= (select now from clock)
         and lost = 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by wake_at, seq
     limit (select places from zero_room)
     for update skip locked
@@ -108,7 +136,7 @@ zero_parked_suspect as materialized (
             from zero_parked
         )
         and lost > 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by wake_at, seq
     limit (select least(places, suspects) from zero_room)
     for update skip locked
@@ -128,7 +156,7 @@ zero_queue as materialized (
         and seq >= $8::bigint
         and token is null
         and lost = 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by seq
     limit (select greatest(0, places) from zero_queue_room)
     for update skip locked
@@ -141,7 +169,7 @@ zero_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
         and seq >= $8::bigint
         and seq < (
             select
@@ -173,7 +201,7 @@ low_queue as materialized (
         and -priority > 0
         and token is null
         and lost = 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by -priority, seq
     limit (select places from low_room)
     for update skip locked
@@ -185,7 +213,7 @@ low_parked as materialized (
         and priority < 0
         and wake_at <= (select now from clock)
         and lost = 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by priority desc, wake_at, seq
     limit (select places from low_room)
     for update skip locked
@@ -199,7 +227,7 @@ low_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
         and (-priority, seq) < (
             (
                 select
@@ -226,7 +254,7 @@ low_parked_suspect as materialized (
         and priority < 0
         and wake_at <= (select now from clock)
         and lost > 0
-        and topic_hash <> all($9::bigint[])
+        and topic_hash <> all((select left_out from wanted)::bigint[])
     order by priority desc, wake_at, seq
     limit (select least(places, suspects) from low_room)
     for update skip locked
@@ -350,12 +378,14 @@ select
     ) as passed,
     (select count(*) from verdict) as taken,
     (select count(*) from verdict where suspect) as suspects,
-    exists (select from postroom.outbox_queue_ordered)
+    (select is_open from wanted) and (
+        exists (select from postroom.outbox_queue_ordered)
         or exists (
             select
             from postroom.outbox_parked
             where slot is not null and wake_at <= (select now from clock)
-        ) as ordered_work,
+        )
+    ) as ordered_work,
     (select now from clock) as claimed_at,
     (select now from clock) + $4::bigint * interval '1 microsecond' as locked_until,
     item.seq,

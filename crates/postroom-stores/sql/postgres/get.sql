@@ -1,4 +1,4 @@
--- One message with its delivery state. $1 id.
+-- Messages with their delivery state. $1 ids.
 select
     message.id,
     message.seq,
@@ -42,4 +42,4 @@ left join lateral (
 left join lateral (
     select error from postroom.outbox_attempt where id = message.id order by n desc limit 1
 ) as attempt on true
-where message.id = $1::uuid
+where message.id = any($1::uuid[])

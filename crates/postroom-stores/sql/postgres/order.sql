@@ -142,10 +142,14 @@ declare
     until timestamptz;
     filled smallint[];
     locked smallint[];
+    left_out bigint[];
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'ordered messages are claimed at isolation level read committed'
             using errcode = 'invalid_transaction_state';
+    end if;
+    if exists (select from postroom.outbox_control where coalesce(topic, '') = '') then
+        return;
     end if;
     -- What came due takes its place, as ready.
     with
@@ -212,6 +216,10 @@ begin
         order by slot
         for update skip locked
     );
+    -- Read last: whatever was waited for until here, a pause counts from its commit.
+    left_out := $11 || array(
+        select topic_hash from postroom.outbox_control where coalesce(topic, '') > ''
+    );
     return query
     with recursive
     -- From key to key, not from row to row: what waits behind a key costs nothing.
@@ -238,7 +246,7 @@ begin
                     -- It waits, or somebody has it.
                     and (locked_until is null or locked_until <= present)
                     and (not is_suspect or visit.suspects < $6)
-                    and topic_hash <> all($11)
+                    and topic_hash <> all(left_out)
                     and not exists (
                         select
                         from postroom.outbox_halt as halt
@@ -286,7 +294,7 @@ begin
         select
             row.*, visited.visits as turn,
             (row.locked_until is null or row.locked_until <= present)
-                and row.topic_hash <> all($11)
+                and row.topic_hash <> all(left_out)
                 and (
                     row.seq = visited.seq
                     or row.token is null and row.lost = 0 and not visited.is_suspect

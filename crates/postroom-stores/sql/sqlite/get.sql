@@ -1,3 +1,4 @@
+-- Messages with their delivery state. ?1 ids.
 select
   m.*,
   q.token is not null as leased, q.owner, q.locked_until,
@@ -11,4 +12,4 @@ from postroom_outbox_message m
 left join postroom_outbox_queue q on q.seq = m.seq
 left join postroom_outbox_parked p on p.seq = m.seq
 left join postroom_outbox_settled s on s.seq = m.seq
-where m.id = ?1
+where m.id in (select unhex(value) from json_each(?1))

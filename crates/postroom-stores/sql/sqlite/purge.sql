@@ -2,8 +2,10 @@
 delete from postroom_outbox_settled
 where seq in (
   select seq from postroom_outbox_settled
+  -- A discarded dead letter is kept like a done message.
   where state = 1 and settled_at <= ?1
-     or state = 2 and settled_at <= ?2
+     or state = 2 and reason = 6 and settled_at <= ?1
+     or state = 2 and reason <> 6 and settled_at <= ?2
   order by seq
   limit ?3
 )

@@ -32,10 +32,8 @@ impl PgStore {
     }
 
     pub(super) async fn get_detail(&self, id: MessageId) -> Result<Option<Detail>> {
-        let query = self.query(&self.sql.get).bind(id.as_uuid());
-        let rows = self.engine_rows("get", query).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let record = record(row).map_err(|error| classify("get", error))?;
+        let mut found = self.records("get", &[id]).await?;
+        let Some(record) = found.remove(&id) else { return Ok(None) };
         let query = self.query(&self.sql.attempts).bind(id.as_uuid());
         let rows = self.engine_rows("get", query).await?;
         let history: sqlx::Result<_> = rows.iter().map(attempt).collect();
@@ -51,7 +49,7 @@ impl PgStore {
     }
 }
 
-fn record(row: &PgRow) -> sqlx::Result<Record> {
+pub(super) fn record(row: &PgRow) -> sqlx::Result<Record> {
     let settled: Option<i16> = row.try_get("settled")?;
     let owner = owner(row, "owner")?;
     let reason: Option<i16> = row.try_get("reason")?;

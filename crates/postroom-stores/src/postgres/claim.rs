@@ -105,8 +105,10 @@ impl PgStore {
         let mut walk = Walk::behind(*self.turn.last_key());
         loop {
             let rows = self.ordered_rows(taking, walk.after()).await?;
+            // There is nothing to walk along, or all of it is paused.
+            let Some(first) = rows.first() else { return Ok(()) };
             let read = |error| classify(WHAT, error);
-            let last = rows.first().map_or(Ok(None), last_key).map_err(read)?;
+            let last = last_key(first).map_err(read)?;
             taking.add(&rows).map_err(read)?;
             let more = walk.go_on(last);
             *self.turn.last_key() = walk.cursor(taking.room);

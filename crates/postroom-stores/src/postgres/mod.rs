@@ -4,6 +4,7 @@ mod admin;
 mod append;
 mod claim;
 mod classify;
+mod control;
 mod floor;
 mod functions;
 mod migrate;
@@ -22,10 +23,11 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    AdminStore, Appended, BoxFuture, Claim, Claimed, Detail, Entry, List, Local, Migrated, Purge,
-    Purged, Reaped, Record, Settled, Stats, Store, TransactionalStore,
+    AdminStore, Appended, BoxFuture, Changed, Claim, Claimed, Detail, Entry, List, Local, Migrated,
+    Pause, PauseRecord, Paused, Purge, Purged, Reaped, Record, Settled, Stats, Store,
+    TransactionalStore,
 };
-use postroom_core::{Clock, Lease, MessageId, OwnerToken, Result};
+use postroom_core::{Clock, Lease, MessageId, OwnerToken, Result, Topic};
 use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, SqlStr};
@@ -151,6 +153,10 @@ impl Store for PgStore {
         Box::pin(self.give_back_slots(owner))
     }
 
+    fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
+        Box::pin(self.look_for_pauses())
+    }
+
     fn halts(&self) -> bool {
         self.halt
     }
@@ -188,6 +194,26 @@ impl AdminStore for PgStore {
 
     fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
         Box::pin(self.count_states())
+    }
+
+    fn replay<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
+        Box::pin(self.replay_dead(ids))
+    }
+
+    fn discard<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
+        Box::pin(self.discard_free(ids))
+    }
+
+    fn pause<'a>(&'a self, pause: &'a Pause) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.add_pause(pause))
+    }
+
+    fn resume<'a>(&'a self, topic: Option<&'a Topic>) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.end_pause(topic))
+    }
+
+    fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>> {
+        Box::pin(self.list_pauses())
     }
 
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {

@@ -12,7 +12,7 @@ use crate::StoreConfig;
 use crate::names::Queue;
 
 /// Statements with the arguments of a typical call.
-const CALLS: [(&str, &str); 8] = [
+const CALLS: [(&str, &str); 10] = [
     ("claim", "null, gen_random_uuid(), gen_random_uuid(), 30000000, 500, 1, 10, 7, '{}'"),
     (
         "settle",
@@ -23,7 +23,9 @@ const CALLS: [(&str, &str); 8] = [
     ("renew", "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}'), 30000000"),
     ("purge", "null, 1000000, null, 1000"),
     ("purge_keys", "null, 1000000, 1000"),
-    ("get", "gen_random_uuid()"),
+    ("get", "array[gen_random_uuid()]"),
+    ("replay", "null, '{1,2,3}', '{1,2,3}', '{1,2,3}', '{1,2,3}', '{1,2,3}'"),
+    ("discard", "null, array_fill(gen_random_uuid(), '{3}')"),
     ("append_lookup", "array_fill(gen_random_uuid(), '{3}'), array_fill(''::bytea, '{3}')"),
 ];
 

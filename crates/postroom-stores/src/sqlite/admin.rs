@@ -1,8 +1,11 @@
 //! For people: lists, details, counts. Also the decoding of rows.
 
 use postroom_core::lifecycle::{DeadReason, State};
-use postroom_core::store::{AdminStore, Attempt, BoxFuture, Detail, List, Migrated, Record, Stats};
-use postroom_core::{MessageId, OwnerToken, Result, Timestamp, WorkId};
+use postroom_core::store::{
+    AdminStore, Attempt, BoxFuture, Changed, Detail, List, Migrated, Pause, PauseRecord, Record,
+    Stats,
+};
+use postroom_core::{MessageId, OwnerToken, Result, Timestamp, Topic, WorkId};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -29,19 +32,14 @@ impl AdminStore for SqliteStore {
 
     fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>> {
         Box::pin(async move {
-            let found = sqlx::query(self.sql().get.clone())
-                .bind(id.as_uuid())
-                .fetch_optional(&self.inner.reader)
-                .await
-                .map_err(classify)?;
-            let Some(row) = found else { return Ok(None) };
+            let mut found = self.records(&self.inner.reader, &[id]).await?;
+            let Some(record) = found.remove(&id) else { return Ok(None) };
             let attempts = sqlx::query(self.sql().attempts.clone())
                 .bind(id.as_uuid())
                 .fetch_all(&self.inner.reader)
                 .await
                 .map_err(classify)?;
             let history = attempts.iter().map(attempt).collect::<sqlx::Result<_>>();
-            let record = record(&row).map_err(classify)?;
             Ok(Some(Detail { record, history: history.map_err(classify)? }))
         })
     }
@@ -58,6 +56,26 @@ impl AdminStore for SqliteStore {
         })
     }
 
+    fn replay<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
+        Box::pin(self.do_replay(ids))
+    }
+
+    fn discard<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
+        Box::pin(self.do_discard(ids))
+    }
+
+    fn pause<'a>(&'a self, pause: &'a Pause) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.do_pause(pause))
+    }
+
+    fn resume<'a>(&'a self, topic: Option<&'a Topic>) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.do_resume(topic))
+    }
+
+    fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>> {
+        Box::pin(self.list_pauses())
+    }
+
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {
         Box::pin(self.do_migrate())
     }
@@ -67,7 +85,7 @@ impl AdminStore for SqliteStore {
     }
 }
 
-fn record(row: &SqliteRow) -> sqlx::Result<Record> {
+pub(super) fn record(row: &SqliteRow) -> sqlx::Result<Record> {
     let settled: Option<i16> = row.try_get("state")?;
     let leased: bool = row.try_get("leased")?;
     let state = state(settled, leased);

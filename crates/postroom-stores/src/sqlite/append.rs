@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use postroom_core::store::{Appended, Birth, Entry, id_taken};
+use postroom_core::store::{Appended, Birth, Entry, Paused, id_taken};
 use postroom_core::{ErrorKind, Message, MessageId, Result, Timestamp, WorkId};
 use serde_json::json;
 use sqlx::Row;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::admin::stored_message;
 use super::classify::classify;
+use super::control::paused;
 use super::sql::Statements;
 
 /// What one call has written, for taking it back.
@@ -56,13 +57,15 @@ async fn write(
     let messages: Vec<_> = messages.collect();
     insert(sql, conn, &messages, now, written).await?;
     let mut places = Vec::with_capacity(messages.len());
+    let is_hot = entries.iter().any(|entry| entry.birth != Birth::Ready);
+    let paused = if is_hot { paused(sql, conn).await? } else { Paused::default() };
     for (entry, answer) in entries.iter().zip(&mut answers).filter(|(_, a)| a.is_none()) {
         let id = entry.message.id().as_uuid();
         if !written.seqs.contains_key(&id) {
             *answer = first_one(sql, conn, &entry.message, written).await?.map(Appended::Existed);
         }
         if let Some(seq) = written.seqs.get(&id).filter(|_| answer.is_none()) {
-            let (place, leased) = place(entry, *seq, now);
+            let (place, leased) = place(entry, *seq, &paused, now);
             places.push(place);
             *answer = Some(Appended::New { work: WorkId::new(*seq), leased });
         }
@@ -201,12 +204,14 @@ async fn take_back(sql: &Statements, conn: &mut SqliteConnection, written: &Writ
 }
 
 /// The row of the queue or of the parked ones, and whether it is born leased.
-fn place(entry: &Entry, seq: i64, now: Timestamp) -> (serde_json::Value, bool) {
+fn place(entry: &Entry, seq: i64, paused: &Paused, now: Timestamp) -> (serde_json::Value, bool) {
     let message = &entry.message;
     let lane = message.lane();
     let wake_at = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
     let lease = match entry.birth {
-        Birth::Leased { owner, token, lease } if wake_at.is_none() && lane.is_none() => {
+        Birth::Leased { owner, token, lease }
+            if wake_at.is_none() && lane.is_none() && !paused.covers(message.topic_hash()) =>
+        {
             Some((owner, token, now.saturating_add(lease)))
         }
         _ => None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use postroom_core::lifecycle::{self, DeadReason};
-use postroom_core::store::{Claim, Claimed, WorkItem};
+use postroom_core::store::{Claim, Claimed, Paused, WorkItem};
 use postroom_core::{Lease, LeaseToken, Message, Result, Timestamp, WorkId};
 use serde_json::json;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::admin::{stored_message, timestamp};
 use super::classify::classify;
+use super::control::paused;
 use super::{SqliteStore, commit};
 
 /// A row that may be leased.
@@ -29,6 +30,8 @@ pub(super) struct Candidate {
 /// A claim at work.
 pub(super) struct Taking<'a> {
     pub(super) claim: &'a Claim,
+    /// Topics of which nothing is taken: the claim's own, and paused ones.
+    left_out: Vec<i64>,
     pub(super) now: Timestamp,
     pub(super) room: u32,
     suspects: u32,
@@ -40,9 +43,10 @@ pub(super) struct Taking<'a> {
 }
 
 impl<'a> Taking<'a> {
-    fn new(claim: &'a Claim, now: Timestamp) -> Self {
+    fn new(claim: &'a Claim, paused: &Paused, now: Timestamp) -> Self {
         Self {
             claim,
+            left_out: [claim.excluded_topics(), &paused.topics].concat(),
             now,
             room: claim.batch(),
             suspects: claim.max_suspects(),
@@ -59,7 +63,7 @@ impl<'a> Taking<'a> {
     }
 
     pub(super) fn excludes(&self, topic_hash: i64) -> bool {
-        self.claim.excluded_topics().contains(&topic_hash)
+        self.left_out.contains(&topic_hash)
     }
 
     pub(super) fn allow_suspect(&mut self) -> bool {
@@ -76,9 +80,14 @@ impl SqliteStore {
     pub(super) async fn do_claim(&self, claim: &Claim) -> Result<Claimed> {
         let mut tx = self.begin_write().await?;
         let now = self.now();
-        let mut taking = Taking::new(claim, now);
-        let has_ordered = claim.wants_ordered() && self.has_ordered_work(&mut tx, now).await?;
+        let paused = paused(self.sql(), &mut tx).await?;
+        let mut taking = Taking::new(claim, &paused, now);
+        let may_have_ordered = claim.wants_ordered() && !paused.all;
+        let has_ordered = may_have_ordered && self.has_ordered_work(&mut tx, now).await?;
         let ordered_first = claim.wants_ordered() && self.take_turn(has_ordered);
+        if paused.all {
+            return Ok(taking.claimed);
+        }
         if has_ordered && ordered_first {
             self.claim_ordered(&mut tx, &mut taking).await?;
         }
@@ -111,12 +120,12 @@ impl SqliteStore {
         conn: &mut SqliteConnection,
         taking: &Taking<'_>,
     ) -> Result<Vec<Candidate>> {
-        let excluded = taking.claim.excluded_topics();
+        let left_out = &taking.left_out;
         let rows = sqlx::query(self.sql().claim.clone())
             .bind(taking.now.as_micros())
             .bind(taking.room)
             .bind(taking.suspects)
-            .bind((!excluded.is_empty()).then(|| json!(excluded).to_string()))
+            .bind((!left_out.is_empty()).then(|| json!(left_out).to_string()))
             .fetch_all(conn)
             .await
             .map_err(classify)?;

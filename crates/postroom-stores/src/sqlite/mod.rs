@@ -8,6 +8,7 @@ mod admin;
 mod append;
 mod claim;
 mod classify;
+mod control;
 mod lease;
 mod migrate;
 mod order;
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, BoxFuture, Claim, Claimed, Entry, Local, Purge, Purged, Reaped, Settled, Store,
-    TransactionalStore,
+    Appended, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped, Settled,
+    Store, TransactionalStore,
 };
 use postroom_core::{Error, ErrorKind, Lease, OwnerToken, Result, Timestamp};
 use sqlx::sqlite::{
@@ -192,6 +193,10 @@ impl Store for SqliteStore {
 
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.do_leave(owner))
+    }
+
+    fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
+        Box::pin(self.look_for_pauses())
     }
 
     fn halts(&self) -> bool {

@@ -20,7 +20,11 @@ pub mod lease;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod order;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod pause;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod publish;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod replay;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod retention;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
@@ -275,5 +279,40 @@ suite! { $
         adm_1_stats_count_each_state,
         adm_1_stats_of_an_empty_store,
         sch_1_migrating_twice_changes_nothing,
+    }
+    replay: replay, Options::default() => {
+        adm_1_a_dead_letter_is_replayed,
+        adm_1_only_dead_messages_are_replayed,
+        b03_what_somebody_handles_is_never_replayed,
+        adm_1_a_replay_keeps_place_and_priority,
+        adm_1_a_replayed_message_does_not_expire_again,
+        adm_1_a_replay_waits_for_the_due_time,
+        adm_1_an_undecodable_message_is_not_replayed,
+        adm_1_an_id_that_is_named_twice_counts_once,
+        ret_1_of_two_replays_one_counts,
+        ret_1_of_replay_and_purge_one_counts,
+        ret_1_the_key_of_a_replayed_message_stays,
+        adm_1_what_nobody_holds_is_discarded,
+        adm_1_a_dead_letter_is_discarded_and_can_be_replayed,
+        ret_1_a_discarded_message_is_kept_like_a_done_one,
+        ord_2_a_replayed_message_goes_before_its_successors,
+    }
+    replay_halted: replay::halt, Options::default().halt(true) => {
+        ord_2_halt_a_replay_lets_its_key_go_on,
+        ord_2_halt_a_discard_lets_its_key_go_on,
+        ord_2_halt_a_discarded_head_stops_nothing,
+        ord_2_halt_two_dead_messages_need_two_decisions,
+    }
+    pause: pause, Options::default() => {
+        dsp_10_a_paused_topic_is_not_claimed,
+        dsp_10_a_paused_queue_gives_nothing,
+        dsp_10_nothing_paused_is_born_leased,
+        dsp_10_a_paused_head_stops_its_key_alone,
+        dsp_10_a_run_ends_before_a_paused_row,
+        dsp_10_what_was_claimed_before_is_settled_all_the_same,
+        dsp_10_a_lost_lease_is_not_taken_over_while_paused,
+        dsp_10_the_first_of_two_pauses_counts,
+        dsp_10_a_resume_ends_its_own_pause_only,
+        dsp_10_topics_are_paused_to_the_letter,
     }
 }

@@ -261,7 +261,10 @@ pub async fn due_after_counts_from_the_databases_time<H: Harness>(env: Case<H>) 
     assert_eq!(env.record(published.id).await.next_attempt_at, Some(due));
 }
 
-async fn append_leased<H: Harness>(env: &Env<H>, message: MessageBuilder) -> (Appended, Birth) {
+pub(super) async fn append_leased<H: Harness>(
+    env: &Env<H>,
+    message: MessageBuilder,
+) -> (Appended, Birth) {
     let birth = Birth::Leased { owner: env.me, token: LeaseToken::random(), lease: LEASE };
     let entry = Entry { message: message.build().expect("legal"), birth };
     let mut tx = env.store().begin().await.expect("begin");

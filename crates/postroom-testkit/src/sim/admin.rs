@@ -1,8 +1,11 @@
 //! The people's half of the in-memory store.
 
 use postroom_core::lifecycle;
-use postroom_core::store::{AdminStore, BoxFuture, Detail, List, Migrated, Record, Stats, Status};
-use postroom_core::{MessageId, Result, TenantId, Timestamp, WorkId};
+use postroom_core::store::{
+    AdminStore, BoxFuture, Changed, Detail, List, Migrated, Pause, PauseRecord, Record, Stats,
+    Status, Store,
+};
+use postroom_core::{MessageId, Result, TenantId, Timestamp, Topic, WorkId};
 
 use super::SimStore;
 use super::state::{Row, State};
@@ -39,12 +42,50 @@ impl AdminStore for SimStore {
         })
     }
 
+    fn replay<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
+        Box::pin(async move {
+            let changed = self.state.lock().await.replay(ids, self.now());
+            self.wake();
+            Ok(changed)
+        })
+    }
+
+    fn discard<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
+        Box::pin(async move {
+            let changed = self.state.lock().await.discard(ids, self.now());
+            self.wake();
+            Ok(changed)
+        })
+    }
+
+    fn pause<'a>(&'a self, pause: &'a Pause) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { Ok(self.state.lock().await.pause(pause, self.now())) })
+    }
+
+    fn resume<'a>(&'a self, topic: Option<&'a Topic>) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let resumed = self.state.lock().await.resume(topic);
+            self.wake();
+            Ok(resumed)
+        })
+    }
+
+    fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>> {
+        Box::pin(async { Ok(self.state.lock().await.pauses.values().cloned().collect()) })
+    }
+
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {
         Box::pin(async { Ok(Migrated { from: 1, to: 1 }) })
     }
 
     fn check_schema(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
+    }
+}
+
+impl State {
+    pub(super) fn state_of(&self, id: MessageId) -> Option<lifecycle::State> {
+        self.by_id.get(&id).and_then(|seq| record(self, *seq)).map(|record| record.state)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Like SQLite it has one writer at a time: a transaction holds the whole store until it ends.
 
 mod admin;
+mod control;
 mod order;
 mod queue;
 mod state;
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, BoxFuture, Claim, Claimed, Entry, Local, Purge, Purged, Reaped, Settled, Store,
-    StoreTransaction, TransactionalStore,
+    Appended, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped, Settled,
+    Store, StoreTransaction, TransactionalStore,
 };
 use postroom_core::{
     Error, ErrorKind, Lease, ManualClock, MessageId, OwnerToken, Result, Timestamp,
@@ -236,6 +237,10 @@ impl Store for SimStore {
             self.state.lock().await.leave(owner);
             Ok(())
         })
+    }
+
+    fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
+        Box::pin(async { Ok(self.state.lock().await.paused()) })
     }
 
     fn halts(&self) -> bool {

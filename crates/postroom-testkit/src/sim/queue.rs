@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use postroom_core::lifecycle::{self, DeadReason, Settlement};
-use postroom_core::store::{Attempt, Claim, Claimed, Purge, Purged, Reaped, Settled, WorkItem};
+use postroom_core::store::{
+    Attempt, Claim, Claimed, Paused, Purge, Purged, Reaped, Settled, WorkItem,
+};
 use postroom_core::{Lease, LeaseToken, OwnerToken, Timestamp, WorkId};
 
 use super::state::{Held, Key, Row, SettledRow, State};
@@ -20,6 +22,7 @@ pub(crate) struct Rules {
 /// A claim at work.
 pub(super) struct Taking<'a> {
     pub(super) claim: &'a Claim,
+    paused: Paused,
     pub(super) rules: Rules,
     pub(super) now: Timestamp,
     pub(super) room: u32,
@@ -30,7 +33,7 @@ pub(super) struct Taking<'a> {
 
 impl Taking<'_> {
     pub(super) fn excludes(&self, row: &Row) -> bool {
-        self.claim.excluded_topics().contains(&row.topic_hash)
+        self.claim.excluded_topics().contains(&row.topic_hash) || self.paused.covers(row.topic_hash)
     }
 
     pub(super) fn allow_suspect(&mut self) -> bool {
@@ -51,6 +54,7 @@ impl State {
     pub(crate) fn claim(&mut self, claim: &Claim, rules: Rules, now: Timestamp) -> Claimed {
         let mut taking = Taking {
             claim,
+            paused: self.paused(),
             rules,
             now,
             room: claim.batch(),
@@ -58,7 +62,11 @@ impl State {
             token: LeaseToken::random(),
             claimed: Claimed::default(),
         };
-        if claim.wants_ordered() && std::mem::take(&mut self.ordered_first) {
+        let ordered_first = claim.wants_ordered() && std::mem::take(&mut self.ordered_first);
+        if taking.paused.all {
+            return taking.claimed;
+        }
+        if ordered_first {
             self.claim_ordered(&mut taking);
             self.claim_unordered(&mut taking);
         } else {
@@ -111,7 +119,7 @@ impl State {
         until: Timestamp,
         taking: &Taking<'_>,
     ) -> Option<WorkItem> {
-        let Taking { claim, rules, now, token, .. } = *taking;
+        let &Taking { claim, rules, now, token, .. } = taking;
         let mut row = self.take(seq)?;
         let max = claim.attempts_limit();
         let lost = row.held.is_some() && self.lose_lease(seq, &mut row, max, now);
@@ -142,7 +150,7 @@ impl State {
         Some(item)
     }
 
-    fn take(&mut self, seq: i64) -> Option<Row> {
+    pub(super) fn take(&mut self, seq: i64) -> Option<Row> {
         self.queue.remove(&seq).or_else(|| self.parked.remove(&seq))
     }
 
@@ -348,7 +356,8 @@ impl State {
 
     pub(crate) fn purge(&mut self, purge: &Purge, now: Timestamp) -> Purged {
         let old = |row: &SettledRow| {
-            let age = if row.reason.is_some() { purge.dead } else { purge.done };
+            let is_over = matches!(row.reason, None | Some(DeadReason::Discarded));
+            let age = if is_over { purge.done } else { purge.dead };
             age.is_some_and(|age| row.at <= now.saturating_sub(age))
         };
         let limit = purge.limit as usize;

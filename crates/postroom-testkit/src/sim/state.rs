@@ -1,7 +1,7 @@
 //! What the in-memory store remembers, and how messages come in.
 
 use postroom_core::lifecycle::DeadReason;
-use postroom_core::store::{Appended, Attempt, Birth, Entry, id_taken};
+use postroom_core::store::{Appended, Attempt, Birth, Entry, PauseRecord, id_taken};
 use postroom_core::{
     Lane, LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, When, WorkId,
 };
@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) nodes: HashMap<OwnerToken, Timestamp>,
     /// Dead rows that stop their keys.
     pub(crate) halted: BTreeMap<i64, Lane>,
+    /// By topic; none is the whole queue.
+    pub(crate) pauses: BTreeMap<Option<String>, PauseRecord>,
     /// Where the last claim of ordered rows stopped, and whether the next claim begins with them.
     pub(crate) cursor: Option<Lane>,
     pub(crate) ordered_first: bool,
@@ -159,7 +161,11 @@ impl State {
         let due = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
         let lane = message.lane();
         let held = match entry.birth {
-            Birth::Leased { owner, token, lease } if due.is_none() && lane.is_none() => {
+            Birth::Leased { owner, token, lease }
+                if due.is_none()
+                    && lane.is_none()
+                    && !self.paused().covers(message.topic_hash()) =>
+            {
                 Some(Held { owner, token, until: now.saturating_add(lease) })
             }
             _ => None,

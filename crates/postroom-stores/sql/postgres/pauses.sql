@@ -1,0 +1,3 @@
+select topic, paused_at, paused_by, reason
+from postroom.outbox_control
+order by topic collate "C" nulls first
