@@ -234,7 +234,10 @@ impl Running {
             // What is left is one settle; a database that is away must not hold us for ever.
             let _ = timeout(Duration::from_secs(5), self.tasks.wait()).await;
         }
-        self.engine.leave().await;
+        // After a shutdown that took all its time this happens behind its back, if at all.
+        if clean {
+            self.engine.leave().await;
+        }
         clean
     }
 }
