@@ -3,9 +3,10 @@
 //! Like SQLite it has one writer at a time: a transaction holds the whole store until it ends.
 
 mod admin;
+mod bug;
 mod order;
 mod queue;
-mod state;
+pub(crate) mod state;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,8 +24,9 @@ use postroom_core::{
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
-use queue::Rules;
-use state::{State, Undo};
+pub use bug::Bug;
+pub(crate) use queue::Rules;
+use state::{Held, State, Undo};
 
 /// The in-memory store. Clones share it.
 ///
@@ -114,6 +116,22 @@ impl SimStore {
     pub fn ticking(mut self) -> Self {
         self.ticking_since = Some(Instant::now());
         self
+    }
+
+    /// The same store with a bug: for tests of tests.
+    ///
+    /// # Panics
+    /// When a transaction is open.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_bug(self, bug: Bug) -> Self {
+        self.state.try_lock().expect("no transaction is open").bug = Some(bug);
+        self
+    }
+
+    /// Runs `change` as one transaction; nothing happens between it and what it sees.
+    pub(crate) async fn locked<T>(&self, change: impl FnOnce(&mut State, Rules) -> T) -> T {
+        change(&mut *self.state.lock().await, self.rules)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -325,8 +343,23 @@ impl SimConn {
         }
     }
 
+    /// What the transaction has written and not taken back: place, message and lease.
+    pub(crate) fn written(&self) -> Vec<(i64, MessageId, Option<Held>)> {
+        let Some(state) = &self.open else { return Vec::new() };
+        let rows = self.undo.iter().filter_map(|write| match write {
+            Undo::Message(seq) => Some(*seq),
+            Undo::Key(_) | Undo::Business => None,
+        });
+        let held = |seq: &i64| state.queue.get(seq).and_then(|row| row.held);
+        rows.map(|seq| (seq, state.messages[&seq].message.id(), held(&seq))).collect()
+    }
+
     fn rollback_to(&mut self, mark: usize) {
         if let Some(state) = &mut self.open {
+            if state.has(Bug::RollbackKeepsRows) {
+                self.undo.clear();
+                return;
+            }
             state.undo(&mut self.undo, mark);
         }
     }
