@@ -343,15 +343,20 @@ impl SimConn {
         }
     }
 
-    /// What the transaction has written and not taken back: place, message and lease.
-    pub(crate) fn written(&self) -> Vec<(i64, MessageId, Option<Held>)> {
+    /// What the transaction has written and not taken back.
+    pub(crate) fn written(&self) -> Vec<Written> {
         let Some(state) = &self.open else { return Vec::new() };
         let rows = self.undo.iter().filter_map(|write| match write {
             Undo::Message(seq) => Some(*seq),
             Undo::Key(_) | Undo::Business => None,
         });
-        let held = |seq: &i64| state.queue.get(seq).and_then(|row| row.held);
-        rows.map(|seq| (seq, state.messages[&seq].message.id(), held(&seq))).collect()
+        rows.map(|seq| {
+            let row = state.queue.get(&seq).or_else(|| state.parked.get(&seq));
+            let (held, expires) =
+                (row.and_then(|row| row.held), row.and_then(|row| row.expires_at));
+            Written { seq, id: state.messages[&seq].message.id(), held, expires }
+        })
+        .collect()
     }
 
     fn rollback_to(&mut self, mark: usize) {
@@ -375,6 +380,14 @@ impl fmt::Debug for SimConn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimConn").field("in_transaction", &self.open.is_some()).finish()
     }
+}
+
+/// A row that a transaction wrote.
+pub(crate) struct Written {
+    pub(crate) seq: i64,
+    pub(crate) id: MessageId,
+    pub(crate) held: Option<Held>,
+    pub(crate) expires: Option<Timestamp>,
 }
 
 /// A transaction on a [`SimStore`].

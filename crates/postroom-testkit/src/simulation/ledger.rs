@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::node::lock;
 use super::plan::{Act, LEASE};
-use crate::sim::SimStore;
-use crate::sim::state::{Held, State};
+use crate::sim::state::State;
+use crate::sim::{SimStore, Written};
 
 /// The number of a message, which its id is made of.
 pub(super) type Number = u128;
@@ -34,6 +34,7 @@ pub(super) struct Tracked {
     pub(super) idempotency: Option<u128>,
     /// It is due later, and takes its place in the order only then.
     pub(super) waits: bool,
+    pub(super) expires: Option<Timestamp>,
     pub(super) acts: Vec<Act>,
     /// Its place in the queue, once it is committed.
     pub(super) seq: Option<i64>,
@@ -79,6 +80,18 @@ struct Handling {
     began: Instant,
     /// Its process was cut off meanwhile, or the clock jumped: it may be late.
     late: bool,
+    alone: bool,
+}
+
+/// A delivery that begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begins {
+    pub(super) process: usize,
+    pub(super) id: MessageId,
+    /// Whether it may have lost its lease, for a reason that the engine can not know.
+    pub(super) late: bool,
+    /// Whether it is the only one of its batch.
+    pub(super) alone: bool,
 }
 
 /// How a delivery ended.
@@ -123,6 +136,10 @@ impl Book {
 
     pub(super) fn hash(&self) -> u64 {
         self.hash.finish()
+    }
+
+    fn is_excused(&self) -> bool {
+        self.excused_until.is_some_and(|until| until > Instant::now())
     }
 
     fn of(&mut self, lease: Lease) -> Option<(Number, &mut Tracked)> {
@@ -186,21 +203,22 @@ impl Ledger {
         self.book().messages.insert(number, tracked);
     }
 
-    pub(super) fn committed(&self, process: usize, written: &[(i64, MessageId, Option<Held>)]) {
-        let numbers: Vec<_> = written.iter().map(|(_, id, _)| number(*id)).collect();
+    pub(super) fn committed(&self, process: usize, written: &[Written]) {
+        let numbers: Vec<_> = written.iter().map(|row| number(row.id)).collect();
         let mut book = self.write(&format!("p{process} commits {numbers:?}"));
-        for (seq, id, held) in written {
+        for Written { seq, id, held, expires } in written {
             let message = number(*id);
             let holder = held.and_then(|held| book.owners.get(&held.owner).copied());
             book.by_seq.insert(*seq, message);
             let Some(tracked) = book.messages.get_mut(&message) else { continue };
             tracked.seq = Some(*seq);
+            tracked.expires = *expires;
             if let Some((held, process)) = held.zip(holder) {
                 tracked.hold = Some(Hold { process, token: held.token, until: held.until });
                 tracked.leases += 1;
             }
         }
-        let mut tokens: Vec<_> = written.iter().filter_map(|(.., held)| *held).collect();
+        let mut tokens: Vec<_> = written.iter().filter_map(|row| row.held).collect();
         tokens.dedup_by_key(|held| held.token);
         if tokens.into_iter().any(|held| !book.tokens.insert(held.token)) {
             book.breach(format!("S5: p{process} committed a used token"));
@@ -223,10 +241,12 @@ impl Ledger {
             if item.lost > 0 && key.is_some() && of_key.count() > 1 {
                 book.breach(format!("suspect m{} is not alone", number(item.message.id())));
             }
-            let Some((message, tracked)) = book.of(item.lease) else {
+            let Some((message, _)) = book.of(item.lease) else {
                 book.breach(format!("S1: m{} was never committed", number(item.message.id())));
                 continue;
             };
+            check_takeover(&mut book, process, message);
+            let Some((_, tracked)) = book.of(item.lease) else { continue };
             let (held, end) = (tracked.hold.filter(|hold| hold.until > now), tracked.end);
             tracked.leases += 1;
             let (token, until) = (item.lease.token, item.locked_until);
@@ -312,23 +332,17 @@ impl Ledger {
     }
 
     /// A delivery begins. `batch` are those that ended well right before it in the same call.
-    pub(super) fn start(
-        &self,
-        process: usize,
-        id: MessageId,
-        payload: &Bytes,
-        late: bool,
-        batch: &[Number],
-    ) -> (u64, Act) {
+    pub(super) fn start(&self, begins: Begins, payload: &Bytes, batch: &[Number]) -> (u64, Act) {
+        let Begins { process, id, late, alone } = begins;
         let message = number(id);
         let late_sign = if late { " late" } else { "" };
         let mut book = self.write(&format!("p{process} begins m{message}{late_sign}"));
-        let problem = self.wrong_with(&book, process, message, payload, late, batch);
+        let problem = self.wrong_with(&book, begins, payload, batch);
         book.tickets += 1;
         let ticket = book.tickets;
-        let excused = book.excused_until.is_some_and(|until| until > Instant::now());
-        let late = late || excused;
-        book.running.push(Handling { ticket, message, process, began: Instant::now(), late });
+        let late = late || book.is_excused();
+        let began = Instant::now();
+        book.running.push(Handling { ticket, message, process, began, late, alone });
         let mut act = Act::Permanent;
         if let Some(tracked) = book.messages.get_mut(&message) {
             let fine = Act::Done(Duration::ZERO);
@@ -346,12 +360,12 @@ impl Ledger {
     fn wrong_with(
         &self,
         book: &Book,
-        process: usize,
-        message: Number,
+        begins: Begins,
         payload: &Bytes,
-        late: bool,
         batch: &[Number],
     ) -> Option<String> {
+        let Begins { process, id, late, .. } = begins;
+        let message = number(id);
         let tracked = book.messages.get(&message).filter(|tracked| tracked.seq.is_some());
         let Some(tracked) = tracked else {
             return Some(format!("S1: m{message} is handled and was never committed"));
@@ -360,7 +374,12 @@ impl Ledger {
             return Some(format!("S7: m{message} has other bytes"));
         }
         let now = self.store.now();
-        let excused = book.excused_until.is_some_and(|until| until > Instant::now());
+        // Whoever claimed before a jump counts from there.
+        let expired = tracked.expires.is_some_and(|at| at <= now) && !late;
+        if expired && book.excused_until.is_none() {
+            return Some(format!("m{message} is handled after it expired"));
+        }
+        let excused = book.is_excused();
         let holds = tracked.hold.is_some_and(|hold| hold.process == process && hold.until > now);
         if !holds && !late && !excused {
             return Some(format!("p{process} handles m{message} without a living lease"));
@@ -405,6 +424,15 @@ impl Ledger {
                 Ended::Cut => tracked.cut += 1,
             }
         }
+    }
+}
+
+/// Whoever handles it must have noticed that its lease is over.
+fn check_takeover(book: &mut Book, process: usize, message: Number) {
+    let mut running = book.running.iter().filter(|it| it.alone && !it.late);
+    let other = running.find(|it| it.message == message).map(|it| it.process);
+    if let Some(other) = other.filter(|_| !book.is_excused()) {
+        book.breach(format!("p{process} takes m{message}, which p{other} still handles"));
     }
 }
 

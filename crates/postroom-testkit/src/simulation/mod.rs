@@ -14,6 +14,7 @@
 //!   does reaches anybody, which is as good as dead; its open transactions are rolled back;
 //! - a process is cut off for up to three leases, and then goes on where it was: late settles
 //!   arrive, and a delivery that had passed its last check is sent;
+//! - a process has no database for a while, and its handlers go on;
 //! - a process is told to stop, with little time;
 //! - the database's clock jumps forward.
 //!

@@ -25,6 +25,7 @@ pub(super) struct Node {
     pub(super) number: usize,
     dead: AtomicBool,
     stalled_until: Mutex<Instant>,
+    outage_until: Mutex<Instant>,
     /// Whether faults are over.
     healed: AtomicBool,
     weather: Weather,
@@ -45,6 +46,7 @@ impl Node {
             number,
             dead: AtomicBool::new(false),
             stalled_until: Mutex::new(Instant::now()),
+            outage_until: Mutex::new(Instant::now()),
             healed: AtomicBool::new(false),
             weather,
             random: Mutex::new(random),
@@ -74,6 +76,11 @@ impl Node {
         self.ledger.stall(self.number, duration);
     }
 
+    pub(super) fn cut_from_database(&self, duration: Duration) {
+        *lock(&self.outage_until) = Instant::now() + duration;
+        self.ledger.fault(self.number, &format!("has no database for {duration:?}"));
+    }
+
     pub(super) fn is_stalled(&self) -> bool {
         *lock(&self.stalled_until) > Instant::now()
     }
@@ -95,14 +102,20 @@ impl Node {
     }
 
     /// The way to the database or back, on which a process may die or stop.
-    async fn travel(&self) {
+    async fn travel(&self, call: Call) {
         let time = {
             let mut random = lock(&self.random);
-            let slow = !self.healed.load(Ordering::Relaxed) && random.per_mille(self.weather.slow);
-            if slow {
-                self.ledger.fault(self.number, "has a slow call");
+            // A lease is renewed while its settle is under way, so a slow one costs nothing.
+            let harmless = call == Call::Settle;
+            let Weather { slow, slow_settles, latency, .. } = self.weather;
+            let slow = random.per_mille(if harmless { slow_settles } else { slow });
+            let slow = slow && !self.healed.load(Ordering::Relaxed);
+            if slow && harmless {
+                self.ledger.note(&format!("p{} has a slow settle", self.number));
+            } else if slow {
+                self.ledger.fault(self.number, &format!("has a slow {call:?}"));
             }
-            if slow { random.millis(300..=3_000) } else { random.millis(0..=self.weather.latency) }
+            random.millis(if slow { 300..=3_000 } else { 0..=latency })
         };
         pause(time).await;
         self.gate().await;
@@ -115,6 +128,9 @@ impl Node {
     }
 
     fn fault(&self, call: Call) -> Option<Fault> {
+        if *lock(&self.outage_until) > Instant::now() {
+            return Some(Fault::Unavailable);
+        }
         let mut random = lock(&self.random);
         if self.healed.load(Ordering::Relaxed) || !random.per_mille(self.weather.faults) {
             return None;
@@ -125,7 +141,18 @@ impl Node {
             11 if call == Call::Settle => Fault::Refused,
             _ => Fault::ReplyLost,
         };
-        self.ledger.fault(self.number, &format!("suffers {call:?} {fault:?}"));
+        let what = format!("suffers {call:?} {fault:?}");
+        // What did not happen costs no lease, and a settle is tried until it is heard.
+        let costly = match call {
+            Call::Claim | Call::Commit => fault == Fault::ReplyLost,
+            Call::Settle => fault == Fault::Refused,
+            Call::Renew => true,
+            Call::Append => false,
+        };
+        match costly {
+            true => self.ledger.fault(self.number, &what),
+            false => self.ledger.note(&format!("p{} {what}", self.number)),
+        }
         Some(fault)
     }
 }
@@ -156,7 +183,7 @@ impl NodeStore {
     /// One round trip: there, the effect, and back; with a fault perhaps.
     async fn call<T>(&self, call: Call, effect: impl Future<Output = T>) -> Result<T> {
         let fault = self.node.fault(call);
-        self.node.travel().await;
+        self.node.travel(call).await;
         let error = |kind| Error::new(kind, "simulated");
         match fault {
             Some(Fault::Unavailable) => return Err(error(ErrorKind::Unavailable)),
@@ -165,7 +192,7 @@ impl NodeStore {
             Some(Fault::ReplyLost) | None => {}
         }
         let answer = effect.await;
-        self.node.travel().await;
+        self.node.travel(call).await;
         match fault {
             Some(_) => Err(error(ErrorKind::Unavailable)),
             None => Ok(answer),
@@ -263,7 +290,7 @@ impl Store for NodeStore {
 
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            self.node.travel().await;
+            self.node.travel(Call::Settle).await;
             self.inner.leave(owner).await
         })
     }
@@ -282,7 +309,7 @@ impl TransactionalStore for NodeStore {
     type Tx = NodeTx;
 
     async fn begin(&self) -> Result<NodeTx> {
-        self.node.travel().await;
+        self.node.travel(Call::Append).await;
         let tx = self.inner.begin().await?;
         Ok(NodeTx { tx, node: Arc::clone(&self.node), bug: self.bug })
     }
@@ -360,7 +387,7 @@ impl StoreTransaction for NodeTx {
             }
             (Some(Fault::ReplyLost) | None, _) => self.commit_now().await?,
         }
-        node.travel().await;
+        node.travel(Call::Commit).await;
         if fault == Some(Fault::ReplyLost) { unknown } else { Ok(()) }
     }
 

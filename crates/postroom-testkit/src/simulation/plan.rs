@@ -20,6 +20,8 @@ pub(super) struct Plan {
     pub(super) reaps: bool,
     pub(super) max_batch: usize,
     pub(super) takes_runs: bool,
+    /// The sink answers for messages that it has not looked at.
+    pub(super) careless: bool,
     pub(super) weather: Weather,
     pub(super) config: DispatcherConfig,
     /// When what happens to which process.
@@ -33,8 +35,9 @@ pub(super) struct Plan {
 pub(super) struct Weather {
     /// The usual wait on each side of an effect, at most.
     pub(super) latency: u64,
-    /// So many calls in a thousand take seconds.
+    /// So many calls in a thousand take seconds, and so many settles, which harms nobody.
     pub(super) slow: u64,
+    pub(super) slow_settles: u64,
     /// So many calls in a thousand fail.
     pub(super) faults: u64,
 }
@@ -45,6 +48,8 @@ pub(super) enum Blow {
     Crash,
     /// It is cut off for a while, and then goes on as if nothing had happened.
     Stall(Duration),
+    /// The database does not answer it for a while; its handlers go on.
+    Outage(Duration),
     /// It is told to stop, with so much time to do it.
     Stop(Duration),
     /// The database's clock jumps.
@@ -79,7 +84,13 @@ impl Plan {
             reaps: random.percent(30),
             max_batch: if batches { random.within(2..=4) as usize } else { 1 },
             takes_runs: batches && random.percent(60),
-            weather: Weather { latency: random.pick(&[0, 2, 20]), slow: 0, faults: 0 },
+            careless: random.percent(30),
+            weather: Weather {
+                latency: random.pick(&[0, 2, 20]),
+                slow: 0,
+                slow_settles: random.pick(&[0, 30]),
+                faults: 0,
+            },
             config: config(random),
             blows: Vec::new(),
             heal,
@@ -88,6 +99,7 @@ impl Plan {
             plan.weather = Weather {
                 latency: random.pick(&[0, 2, 20, 80]),
                 slow: random.pick(&[0, 0, 5, 30]),
+                slow_settles: random.pick(&[0, 30]),
                 faults: random.pick(&[0, 10, 50, 150]),
             };
         }
@@ -104,9 +116,10 @@ impl Plan {
 fn blow(faultless: bool, random: &mut Random) -> Blow {
     match random.within(0..=9) {
         _ if faultless => Blow::Stop(random.millis(0..=1_500)),
-        0..=2 => Blow::Crash,
-        3..=6 => Blow::Stall(random.millis(200..=7_000)),
-        7 => Blow::Stop(random.millis(0..=1_500)),
+        0..=1 => Blow::Crash,
+        2..=3 => Blow::Stall(random.millis(200..=7_000)),
+        4..=5 => Blow::Outage(random.millis(200..=5_000)),
+        6 => Blow::Stop(random.millis(0..=1_500)),
         _ => Blow::Jump(random.millis(50..=5_000)),
     }
 }

@@ -11,7 +11,7 @@ use postroom_core::store::BoxFuture;
 use postroom_core::{Delivery, MessageId, OrderingKey, Sink};
 use tokio::time::sleep;
 
-use super::ledger::{Ended, Ledger, number};
+use super::ledger::{Begins, Ended, Ledger, number};
 use super::node::Node;
 use super::plan::Act;
 use crate::sim::Bug;
@@ -20,6 +20,7 @@ pub(super) struct SimSink {
     pub(super) node: Arc<Node>,
     pub(super) max_batch: usize,
     pub(super) takes_runs: bool,
+    pub(super) careless: bool,
     pub(super) bug: Option<Bug>,
 }
 
@@ -46,7 +47,7 @@ impl Sink for SimSink {
         let (node, late) = (Arc::clone(&self.node), self.node.is_stalled());
         Box::pin(async move {
             let count = letters.len();
-            let all = handle(Arc::clone(&node), letters, late);
+            let all = handle(Arc::clone(&node), letters, late, self.careless);
             if self.bug == Some(Bug::AcksBeforeHandling) {
                 tokio::spawn(all);
                 return vec![Outcome::Done; count];
@@ -69,18 +70,20 @@ impl Sink for SimSink {
     }
 }
 
-async fn handle(node: Arc<Node>, letters: Vec<Letter>, late: bool) -> Vec<Outcome> {
+async fn handle(node: Arc<Node>, letters: Vec<Letter>, late: bool, careless: bool) -> Vec<Outcome> {
+    let alone = letters.len() == 1;
     let (mut outcomes, mut well, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
     for letter in letters {
         if letter.key.is_some() && stopped.contains(&letter.key) {
-            outcomes.push(Outcome::Unstarted);
+            outcomes.push(if careless { Outcome::Done } else { Outcome::Unstarted });
             continue;
         }
         node.gate().await;
         // How long those before it take is not the engine's to know: it checks a batch once.
         let late = late || !outcomes.is_empty();
         let ledger = Arc::clone(&node.ledger);
-        let (ticket, act) = ledger.start(node.number, letter.id, &letter.payload, late, &well);
+        let begins = Begins { process: node.number, id: letter.id, late, alone };
+        let (ticket, act) = ledger.start(begins, &letter.payload, &well);
         let handling = Handling { ledger, ticket };
         let outcome = perform(&node, act).await;
         node.gate().await;

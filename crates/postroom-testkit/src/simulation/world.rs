@@ -94,6 +94,7 @@ impl World {
             node: Arc::clone(&store.node),
             max_batch: self.plan.max_batch,
             takes_runs: self.plan.takes_runs,
+            careless: self.plan.careless,
             bug: self.bug,
         };
         let dispatcher = Dispatcher::new(Arc::clone(&store) as _, sink);
@@ -149,9 +150,15 @@ impl World {
         match blow {
             Blow::Crash => node.crash(),
             Blow::Stall(time) => node.stall(time),
+            Blow::Outage(time) => node.cut_from_database(time),
             Blow::Stop(grace) => {
                 let Process { running, .. } = self.processes.remove(victim);
-                self.ledger.note(&format!("p{} is told to stop within {grace:?}", node.number));
+                let what = format!("is told to stop within {grace:?}");
+                match self.plan.faultless {
+                    true => self.ledger.note(&format!("p{} {what}", node.number)),
+                    // Its last settle is not repeated for ever.
+                    false => self.ledger.fault(node.number, &what),
+                }
                 tokio::spawn(running.shutdown(grace));
             }
             Blow::Jump(_) => {}
