@@ -26,6 +26,7 @@ pub(super) struct Node {
     dead: AtomicBool,
     stalled_until: Mutex<Instant>,
     outage_until: Mutex<Instant>,
+    no_settles_until: Mutex<Instant>,
     /// Whether faults are over.
     healed: AtomicBool,
     weather: Weather,
@@ -47,6 +48,7 @@ impl Node {
             dead: AtomicBool::new(false),
             stalled_until: Mutex::new(Instant::now()),
             outage_until: Mutex::new(Instant::now()),
+            no_settles_until: Mutex::new(Instant::now()),
             healed: AtomicBool::new(false),
             weather,
             random: Mutex::new(random),
@@ -79,6 +81,11 @@ impl Node {
     pub(super) fn cut_from_database(&self, duration: Duration) {
         *lock(&self.outage_until) = Instant::now() + duration;
         self.ledger.fault(self.number, &format!("has no database for {duration:?}"));
+    }
+
+    pub(super) fn refuse_settles(&self, duration: Duration) {
+        *lock(&self.no_settles_until) = Instant::now() + duration;
+        self.ledger.note(&format!("p{} can not settle for {duration:?}", self.number));
     }
 
     pub(super) fn is_stalled(&self) -> bool {
@@ -128,7 +135,9 @@ impl Node {
     }
 
     fn fault(&self, call: Call) -> Option<Fault> {
-        if *lock(&self.outage_until) > Instant::now() {
+        let now = Instant::now();
+        let no_settles = call == Call::Settle && *lock(&self.no_settles_until) > now;
+        if no_settles || *lock(&self.outage_until) > now {
             return Some(Fault::Unavailable);
         }
         let mut random = lock(&self.random);

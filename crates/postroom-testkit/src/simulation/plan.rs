@@ -20,6 +20,8 @@ pub(super) struct Plan {
     pub(super) reaps: bool,
     pub(super) max_batch: usize,
     pub(super) takes_runs: bool,
+    /// Handlers take long, so that things wait for each other.
+    pub(super) sluggish: bool,
     /// The sink answers for messages that it has not looked at.
     pub(super) careless: bool,
     pub(super) weather: Weather,
@@ -50,6 +52,8 @@ pub(super) enum Blow {
     Stall(Duration),
     /// The database does not answer it for a while; its handlers go on.
     Outage(Duration),
+    /// The same for settles only: leases are renewed meanwhile, so none is lost.
+    NoSettles(Duration),
     /// It is told to stop, with so much time to do it.
     Stop(Duration),
     /// The database's clock jumps.
@@ -84,6 +88,7 @@ impl Plan {
             reaps: random.percent(30),
             max_batch: if batches { random.within(2..=4) as usize } else { 1 },
             takes_runs: batches && random.percent(60),
+            sluggish: random.percent(25),
             careless: random.percent(30),
             weather: Weather {
                 latency: random.pick(&[0, 2, 20]),
@@ -103,22 +108,47 @@ impl Plan {
                 faults: random.pick(&[0, 10, 50, 150]),
             };
         }
-        let blows = if faultless { random.within(0..=1) } else { random.within(0..=5) };
+        let rough = !faultless && random.percent(30);
+        if rough {
+            plan.make_rough(random);
+        }
+        let blows = match (faultless, rough) {
+            (true, _) => random.within(0..=1),
+            (_, true) => random.within(6..=15),
+            _ => random.within(0..=5),
+        };
         for _ in 0..blows {
             let at = random.millis(100..=heal.as_millis() as u64);
-            plan.blows.push((at, blow(faultless, random)));
+            plan.blows.push((at, blow(faultless, rough, random)));
         }
         plan.blows.sort_by_key(|(at, _)| *at);
         plan
     }
+
+    /// Rivals that are quick to take over, work that is slow and waits, one blow after the other:
+    /// where a lease that is used for too long is seen.
+    fn make_rough(&mut self, random: &mut Random) {
+        self.processes = self.processes.max(2);
+        (self.max_batch, self.takes_runs, self.sluggish) = (1, false, true);
+        self.weather.slow = random.pick(&[0, 30, 150]);
+        self.config.workers = random.within(1..=2) as usize;
+        self.config.cold_queue = 20;
+        self.config.poll_interval = Duration::from_millis(40);
+        self.config.handler_timeout = Duration::from_millis(1_800);
+    }
 }
 
-fn blow(faultless: bool, random: &mut Random) -> Blow {
+fn blow(faultless: bool, rough: bool, random: &mut Random) -> Blow {
     match random.within(0..=9) {
+        0..=7 if rough => match random.percent(50) {
+            true => Blow::Outage(random.millis(500..=5_000)),
+            false => Blow::Jump(random.millis(1_500..=3_000)),
+        },
         _ if faultless => Blow::Stop(random.millis(0..=1_500)),
         0..=1 => Blow::Crash,
         2..=3 => Blow::Stall(random.millis(200..=7_000)),
-        4..=5 => Blow::Outage(random.millis(200..=5_000)),
+        4 => Blow::Outage(random.millis(500..=5_000)),
+        5 => Blow::NoSettles(random.millis(500..=5_000)),
         6 => Blow::Stop(random.millis(0..=1_500)),
         _ => Blow::Jump(random.millis(50..=5_000)),
     }
@@ -142,8 +172,9 @@ fn config(random: &mut Random) -> DispatcherConfig {
 }
 
 /// The first deliveries of a message; whatever comes after them is fine.
-pub(super) fn acts(faultless: bool, random: &mut Random) -> Vec<Act> {
+pub(super) fn acts(plan: &Plan, random: &mut Random) -> Vec<Act> {
     let quick = |random: &mut Random| match random.percent(40) {
+        _ if plan.sluggish => random.millis(200..=1_200),
         true => Duration::ZERO,
         false => random.millis(1..=60),
     };
@@ -155,7 +186,7 @@ pub(super) fn acts(faultless: bool, random: &mut Random) -> Vec<Act> {
         85..=88 => Act::NotNow,
         89..=91 => Act::Panic,
         92..=94 => Act::Hang,
-        95..=97 if !faultless => Act::Kill,
+        95..=97 if !plan.faultless => Act::Kill,
         _ => Act::Fail(random.millis(100..=900)),
     };
     let again = if random.percent(20) { random.within(2..=6) as usize } else { 1 };

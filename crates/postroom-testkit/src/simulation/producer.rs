@@ -70,7 +70,7 @@ impl Producer {
         let id = MessageId::from(Uuid::from_u128(number));
         let mut message = Message::builder("t").id(id).payload(payload.clone());
         let mut tracked = Tracked::new(payload);
-        tracked.acts = acts(self.plan.faultless, random);
+        tracked.acts = acts(&self.plan, random);
         if random.percent(50) {
             let key = format!("key {}", random.within(1..=self.plan.keys));
             message = message.ordering_key(key.as_str());

@@ -151,6 +151,7 @@ impl World {
             Blow::Crash => node.crash(),
             Blow::Stall(time) => node.stall(time),
             Blow::Outage(time) => node.cut_from_database(time),
+            Blow::NoSettles(time) => node.refuse_settles(time),
             Blow::Stop(grace) => {
                 let Process { running, .. } = self.processes.remove(victim);
                 let what = format!("is told to stop within {grace:?}");
