@@ -3,6 +3,7 @@
 //! A store reads the database's clock at statement time. Tests hand it a [`ManualClock`] instead,
 //! and then every comparison and every written time comes from that.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -142,14 +143,39 @@ pub(crate) fn ordered_uuid() -> Uuid {
     Uuid::now_v7()
 }
 
+thread_local! {
+    static SEEDED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Makes everything random on this thread follow from a seed, until it is taken away. Only for
+/// simulators: tokens can be foreseen then.
+pub fn seed_randomness(seed: Option<u64>) {
+    SEEDED.set(seed);
+}
+
+/// The next number of a seeded thread (splitmix64).
+fn seeded() -> Option<u64> {
+    let state = SEEDED.get()?.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    SEEDED.set(Some(state));
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Some(mixed ^ (mixed >> 31))
+}
+
 /// UUIDv4: the source of owner and lease tokens.
 pub(crate) fn random_uuid() -> Uuid {
-    Uuid::new_v4()
+    match (seeded(), seeded()) {
+        (Some(high), Some(low)) => {
+            let bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+            uuid::Builder::from_random_bytes(bytes).into_uuid()
+        }
+        _ => Uuid::new_v4(),
+    }
 }
 
 /// A number in `[0, 1)` for the jitter of a retry.
 pub(crate) fn random_unit() -> f64 {
-    let (high, _) = Uuid::new_v4().as_u64_pair();
+    let (high, _) = random_uuid().as_u64_pair();
     // 44 of the bits are random and lie outside the version nibble: plenty for a jitter.
     f64::from(u32::try_from(high >> 32).unwrap_or(0)) / (f64::from(u32::MAX) + 1.0)
 }
@@ -170,6 +196,19 @@ mod tests {
     fn arithmetic_saturates_instead_of_overflowing() {
         assert_eq!(Timestamp::from_micros(1).saturating_add(Duration::MAX), Timestamp::FAR_FUTURE);
         assert_eq!(Timestamp::from_micros(5).since(Timestamp::from_micros(9)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_seed_repeats_what_is_random() {
+        let draw = || (random_uuid(), random_unit().to_bits(), random_uuid());
+        seed_randomness(Some(7));
+        let first = draw();
+        seed_randomness(Some(7));
+        assert_eq!(draw(), first);
+        assert_ne!(draw(), first);
+        seed_randomness(None);
+        assert_ne!(draw(), draw());
+        assert_eq!(first.0.get_version_num(), 4);
     }
 
     #[test]

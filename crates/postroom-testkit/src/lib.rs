@@ -9,10 +9,11 @@ mod harness;
 pub mod model;
 pub mod savepoints;
 mod sim;
+pub mod simulation;
 
 pub use drain::drain;
 pub use harness::{Env, Harness, Options, run};
-pub use sim::{Call, Fault, SimConn, SimSavepoint, SimStore, SimTx};
+pub use sim::{Bug, Call, Fault, SimConn, SimSavepoint, SimStore, SimTx};
 
 /// How many random cases to run: `gate` of them, or ten times as many when `POSTROOM_TEST_FULL` is
 /// set.

@@ -88,6 +88,8 @@ fn settings(port: u16, durability: Durability) -> Vec<String> {
         "listen_addresses=127.0.0.1".into(),
         "unix_socket_directories=".into(),
         "max_connections=200".into(),
+        // Many tests make and drop schemas at once.
+        "max_locks_per_transaction=512".into(),
         "logging_collector=off".into(),
     ];
     settings.extend(match durability {

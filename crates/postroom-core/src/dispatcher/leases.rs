@@ -3,7 +3,7 @@
 //! A deadline is taken before the claim or renewal is sent, minus a margin, so that this process
 //! stops using a lease before the database lets somebody else have it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -15,7 +15,7 @@ use crate::observe;
 
 /// What is held, queued or running.
 #[derive(Debug, Default)]
-pub(super) struct Leases(Mutex<HashMap<Lease, Held>>);
+pub(super) struct Leases(Mutex<BTreeMap<Lease, Held>>);
 
 #[derive(Debug)]
 struct Held {
@@ -25,7 +25,7 @@ struct Held {
 }
 
 impl Leases {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Lease, Held>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Lease, Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,6 +53,10 @@ impl Leases {
 
     pub(super) fn count(&self) -> usize {
         self.lock().len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
     }
 
     fn all(&self) -> Vec<Lease> {

@@ -85,6 +85,7 @@ impl Dispatcher {
             keys: Keys::default(),
             left: AtomicBool::new(false),
             hot_dropped: Arc::default(),
+            hot_places: Arc::new(Semaphore::new(self.config.hot_queue)),
             room: Arc::new(Semaphore::new(self.config.cold_queue)),
             running: AtomicUsize::new(0),
             claims: AtomicUsize::new(0),
@@ -120,6 +121,8 @@ struct Engine {
     left: AtomicBool,
     /// Messages that found no place in the hot queue.
     hot_dropped: Arc<AtomicU64>,
+    /// A permit per message that may come right from a commit.
+    hot_places: Arc<Semaphore>,
     /// A permit per claimed item that may be in this process.
     room: Arc<Semaphore>,
     /// Deliveries that have begun and not ended.
@@ -158,7 +161,7 @@ impl Engine {
             owner: self.owner,
             lease: self.config.lease,
             margin: self.config.margin(),
-            places: Arc::new(Semaphore::new(size)),
+            places: Arc::clone(&self.hot_places),
             size,
             jobs,
             finished,
@@ -217,6 +220,19 @@ impl Running {
     #[must_use]
     pub fn hot_dropped(&self) -> u64 {
         self.engine.hot_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Whether it holds nothing at all: every place is free, no lease and no key is kept. For tests
+    /// that look for leaks.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let engine = &self.engine;
+        engine.room.available_permits() == engine.config.cold_queue
+            && engine.hot_places.available_permits() == engine.config.hot_queue
+            && engine.running.load(Ordering::Relaxed) == 0
+            && engine.leases.is_empty()
+            && engine.keys.is_empty()
     }
 
     /// Stops: takes nothing more, gives back what has not begun, lets what runs finish within

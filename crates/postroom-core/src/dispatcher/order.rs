@@ -4,8 +4,8 @@
 //! that does not stop the key. Whatever else happens, everything that is held of the key is given
 //! back.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,15 +16,19 @@ use super::work::Job;
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     /// What waits, per key with an item in this process.
-    runs: Mutex<HashMap<i64, VecDeque<Job>>>,
+    runs: Mutex<BTreeMap<i64, VecDeque<Job>>>,
     /// Whether a claim had to leave keys out because of that.
     left_out: AtomicBool,
     ended: Notify,
 }
 
 impl Keys {
-    fn lock(&self) -> MutexGuard<'_, HashMap<i64, VecDeque<Job>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, VecDeque<Job>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
     }
 
     /// The keys that the next claim must leave out.

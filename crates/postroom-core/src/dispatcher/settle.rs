@@ -1,6 +1,6 @@
 //! The settler: groups outcomes of all workers into few round trips, without delaying a lone one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Engine {
     /// behind items that did not end well.
     async fn send(&self, group: Vec<Finished>, jobs: &mpsc::WeakSender<Job>) -> Vec<Finished> {
         let applied = self.write_all(&group).await;
-        let mut keys: HashMap<i64, bool> = HashMap::new();
+        let mut keys: BTreeMap<i64, bool> = BTreeMap::new();
         for done in group {
             if let Some(key) = done.key {
                 let well = self.lets_the_next_go(&done) && applied.contains(&done.lease);

@@ -215,6 +215,7 @@ impl Engine {
                 }
                 // A renewal moves the deadline, so look again when it comes.
                 tokio::select! {
+                    biased;
                     () = job.cancelled.cancelled() => break,
                     () = sleep_until(deadline) => {}
                 }

@@ -8,13 +8,14 @@ known as materialized (
     from postroom.outbox_message
     where id = any($2::uuid[])
 ),
--- In the order in which claims lock the rows of keys, so that none of the two waits for ever.
+-- In the order in which claims lock the rows of keys, so that none of the two waits for ever; not
+-- by the index that has this order, which would be read from end to end.
 free as materialized (
     select seq
     from postroom.outbox_queue
     where seq = any(array(select seq from known))
         and token is null
-    order by slot, key_hash, seq
+    order by coalesce(slot, 0), key_hash, seq
     for update
 ),
 unqueued as (

@@ -3,10 +3,11 @@
 //! Like SQLite it has one writer at a time: a transaction holds the whole store until it ends.
 
 mod admin;
+mod bug;
 mod control;
 mod order;
 mod queue;
-mod state;
+pub(crate) mod state;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,8 +25,9 @@ use postroom_core::{
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
-use queue::Rules;
-use state::{State, Undo};
+pub use bug::Bug;
+pub(crate) use queue::Rules;
+use state::{Held, State, Undo};
 
 /// The in-memory store. Clones share it.
 ///
@@ -115,6 +117,22 @@ impl SimStore {
     pub fn ticking(mut self) -> Self {
         self.ticking_since = Some(Instant::now());
         self
+    }
+
+    /// The same store with a bug: for tests of tests.
+    ///
+    /// # Panics
+    /// When a transaction is open.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_bug(self, bug: Bug) -> Self {
+        self.state.try_lock().expect("no transaction is open").bug = Some(bug);
+        self
+    }
+
+    /// Runs `change` as one transaction; nothing happens between it and what it sees.
+    pub(crate) async fn locked<T>(&self, change: impl FnOnce(&mut State, Rules) -> T) -> T {
+        change(&mut *self.state.lock().await, self.rules)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -330,8 +348,28 @@ impl SimConn {
         }
     }
 
+    /// What the transaction has written and not taken back.
+    pub(crate) fn written(&self) -> Vec<Written> {
+        let Some(state) = &self.open else { return Vec::new() };
+        let rows = self.undo.iter().filter_map(|write| match write {
+            Undo::Message(seq) => Some(*seq),
+            Undo::Key(_) | Undo::Business => None,
+        });
+        rows.map(|seq| {
+            let row = state.queue.get(&seq).or_else(|| state.parked.get(&seq));
+            let (held, expires) =
+                (row.and_then(|row| row.held), row.and_then(|row| row.expires_at));
+            Written { seq, id: state.messages[&seq].message.id(), held, expires }
+        })
+        .collect()
+    }
+
     fn rollback_to(&mut self, mark: usize) {
         if let Some(state) = &mut self.open {
+            if state.has(Bug::RollbackKeepsRows) {
+                self.undo.clear();
+                return;
+            }
             state.undo(&mut self.undo, mark);
         }
     }
@@ -347,6 +385,14 @@ impl fmt::Debug for SimConn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimConn").field("in_transaction", &self.open.is_some()).finish()
     }
+}
+
+/// A row that a transaction wrote.
+pub(crate) struct Written {
+    pub(crate) seq: i64,
+    pub(crate) id: MessageId,
+    pub(crate) held: Option<Held>,
+    pub(crate) expires: Option<Timestamp>,
 }
 
 /// A transaction on a [`SimStore`].

@@ -5,6 +5,7 @@ use std::time::Duration;
 use postroom_core::store::order::{VISITS, Walk, fair_share, keys_wanted, renew_below, run_length};
 use postroom_core::{Lane, OwnerToken, Timestamp};
 
+use super::Bug;
 use super::queue::Taking;
 use super::state::{Row, State};
 
@@ -150,6 +151,9 @@ impl State {
         if is_held || self.halted.values().any(|halted| *halted == key) {
             return false;
         }
+        if self.has(Bug::HeadIgnored) {
+            return self.rows_of(key).any(|(_, row)| row.is_ready(now));
+        }
         let Some((_, head)) = self.rows_of(key).next() else { return false };
         if !(head.is_ready(now) || head.lease_ran_out(now)) || taking.excludes(head) {
             return false;
@@ -160,14 +164,16 @@ impl State {
     fn take_run(&mut self, key: Lane, longest: u32, until: Timestamp, taking: &mut Taking<'_>) {
         let now = taking.now;
         let mut run = Vec::new();
-        for (place, (seq, row)) in self.rows_of(key).take(longest as usize).enumerate() {
+        let passed = |row: &Row| self.has(Bug::HeadIgnored) && !row.is_ready(now);
+        let rows = self.rows_of(key).filter(|(_, row)| !passed(row));
+        for (place, (seq, row)) in rows.take(longest as usize).enumerate() {
             // The first one was looked at when the key was found open.
             let fine = row.is_ready(now) && !row.is_suspect() && !taking.excludes(row);
             if place > 0 && !fine {
                 break;
             }
             run.push((seq, row.is_suspect()));
-            if row.is_suspect() {
+            if row.is_suspect() && !self.has(Bug::SuspectInRun) {
                 break;
             }
         }

@@ -10,6 +10,7 @@ use postroom_core::store::{
 };
 use postroom_core::{Lease, LeaseToken, OwnerToken, Timestamp, WorkId};
 
+use super::Bug;
 use super::state::{Held, Key, Row, SettledRow, State};
 
 /// How a store was set up.
@@ -52,6 +53,9 @@ impl Taking<'_> {
 
 impl State {
     pub(crate) fn claim(&mut self, claim: &Claim, rules: Rules, now: Timestamp) -> Claimed {
+        let ahead = Duration::from_millis(1_500);
+        let now = if self.has(Bug::EarlyTakeover) { now.saturating_add(ahead) } else { now };
+        let reused = self.has(Bug::TokenReused).then(|| claim.owner().as_uuid().into());
         let mut taking = Taking {
             claim,
             paused: self.paused(),
@@ -59,7 +63,7 @@ impl State {
             now,
             room: claim.batch(),
             suspects: claim.max_suspects(),
-            token: LeaseToken::random(),
+            token: reused.unwrap_or_else(LeaseToken::random),
             claimed: Claimed::default(),
         };
         let ordered_first = claim.wants_ordered() && std::mem::take(&mut self.ordered_first);
@@ -100,10 +104,9 @@ impl State {
     fn eligible(&self, taking: &Taking<'_>) -> Vec<i64> {
         let now = taking.now;
         let fits = |row: &Row| row.lane.is_none() && !taking.excludes(row);
-        let queued = self
-            .queue
-            .iter()
-            .filter(|(_, row)| fits(row) && (row.is_ready(now) || row.lease_ran_out(now)));
+        let ran_out = |row: &Row| row.lease_ran_out(now) && !self.has(Bug::NeverTakesOver);
+        let queued =
+            self.queue.iter().filter(|(_, row)| fits(row) && (row.is_ready(now) || ran_out(row)));
         let parked = self.parked.iter().filter(|(_, row)| fits(row) && row.is_ready(now));
         let mut all: Vec<_> = parked
             .map(|(seq, row)| (-row.priority, false, row.wake_at, *seq))
@@ -136,6 +139,7 @@ impl State {
             return None;
         }
         row.held = Some(Held { owner: claim.owner(), token, until });
+        row.attempts += u32::from(self.has(Bug::ClaimCountsAttempt));
         let stored = &self.messages[&seq];
         let item = WorkItem {
             lease: Lease { work: WorkId::new(seq), token },
@@ -156,6 +160,10 @@ impl State {
 
     /// Counts a lease that ran out; answers whether that was once too often.
     fn lose_lease(&mut self, seq: i64, row: &mut Row, max: u32, now: Timestamp) -> bool {
+        if self.has(Bug::LostNotCounted) {
+            row.held = None;
+            return false;
+        }
         let after = lifecycle::after_lost_lease(row.attempts, row.lost, max);
         (row.attempts, row.lost) = (after.attempts, after.lost);
         let by = row.held.take().map(|held| held.owner);
@@ -178,7 +186,7 @@ impl State {
         at: Timestamp,
     ) {
         let (attempts, lost) = (row.attempts, row.lost);
-        if let Some(lane) = row.lane.filter(|_| rules.halt) {
+        if let Some(lane) = row.lane.filter(|_| rules.halt && !self.has(Bug::HaltForgotten)) {
             self.halted.insert(seq, lane);
         }
         self.settled.insert(seq, SettledRow { reason: Some(reason), at, by, attempts, lost });
@@ -193,7 +201,9 @@ impl State {
     ) -> Settled {
         let mut settled = Settled::default();
         for (lease, settlement) in items {
-            if self.holds(owner, *lease) {
+            if *settlement == Settlement::Release && self.has(Bug::ReleaseIgnored) {
+                settled.applied += 1;
+            } else if self.holds(owner, *lease) {
                 self.apply(owner, lease.work.seq(), settlement, rules, now);
                 settled.applied += 1;
             } else {
@@ -205,7 +215,11 @@ impl State {
 
     fn holds(&self, owner: OwnerToken, lease: Lease) -> bool {
         let held = self.queue.get(&lease.work.seq()).and_then(|row| row.held);
-        held.is_some_and(|held| held.owner == owner && held.token == lease.token)
+        match self.bug {
+            Some(Bug::NoFence) => held.is_some(),
+            Some(Bug::FenceByOwner) => held.is_some_and(|held| held.owner == owner),
+            _ => held.is_some_and(|held| held.owner == owner && held.token == lease.token),
+        }
     }
 
     fn apply(
@@ -230,7 +244,8 @@ impl State {
             Settlement::Retry { delay, counted, error } => {
                 self.count_attempt(owner, seq, &mut row, *counted, error.as_ref(), now);
                 row.wake_at = Some(now.saturating_add(*delay));
-                let place = if row.lane.is_some() { &mut self.queue } else { &mut self.parked };
+                let stays = row.lane.is_some() && !self.has(Bug::RetryLeavesQueue);
+                let place = if stays { &mut self.queue } else { &mut self.parked };
                 place.insert(seq, row);
             }
             Settlement::Dead { reason, counted, error } => {
@@ -298,14 +313,16 @@ impl State {
         now: Timestamp,
         until: Timestamp,
     ) -> bool {
+        let renews_expired = self.has(Bug::RenewsExpired);
+        let alive = |until: Timestamp| until > now || renews_expired;
         let Some(row) = self.queue.get_mut(&lease.work.seq()) else { return false };
         let Some(held) = &mut row.held else { return false };
-        if held.owner != owner || held.token != lease.token || held.until <= now {
+        if held.owner != owner || held.token != lease.token || !alive(held.until) {
             return false;
         }
         if let Some(lane) = row.lane {
             let slot = self.slots.get_mut(&lane.slot);
-            let Some(slot) = slot.filter(|slot| slot.0 == owner && slot.1 > now) else {
+            let Some(slot) = slot.filter(|slot| slot.0 == owner && alive(slot.1)) else {
                 return false;
             };
             slot.1 = slot.1.max(until);

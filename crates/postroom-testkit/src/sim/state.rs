@@ -7,6 +7,8 @@ use postroom_core::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::Bug;
+
 /// All tables of one box.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -34,6 +36,7 @@ pub(crate) struct State {
     pub(crate) ordered_first: bool,
     /// Rows of the application, for tests of atomicity.
     pub(crate) business: Vec<i64>,
+    pub(crate) bug: Option<Bug>,
 }
 
 #[derive(Clone, Debug)]
@@ -107,6 +110,10 @@ impl Row {
 }
 
 impl State {
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
     pub(crate) fn append(
         &mut self,
         entries: &[Entry],
@@ -134,7 +141,8 @@ impl State {
         undo: &mut Vec<Undo>,
     ) -> Result<Appended> {
         let message = &entry.message;
-        let key = message.idempotency_key().map(|key| key.scoped(message.tenant_id()));
+        let key = message.idempotency_key().filter(|_| !self.has(Bug::KeysIgnored));
+        let key = key.map(|key| key.scoped(message.tenant_id()));
         let first = key.and_then(|key| self.keys.get(&key)).map(|key| key.message);
         if let Some(first) = first.filter(|first| *first != message.id()) {
             return Ok(Appended::Existed(first));
@@ -173,7 +181,7 @@ impl State {
         let row = Row {
             attempts: 0,
             lost: 0,
-            held,
+            held: held.filter(|_| !self.has(Bug::BornReady)),
             wake_at: due,
             expires_at: message.expires().map(|at| at.resolve(now)),
             priority: message.priority(),
