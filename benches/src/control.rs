@@ -30,6 +30,7 @@ pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::R
             .bind(10)
             .bind(passed)
             .bind(Vec::<i64>::new())
+            .bind(Vec::<Option<i64>>::new())
             .fetch_all(pool)
             .await?;
         let seqs: Vec<i64> = rows.iter().filter_map(|row| row.try_get("seq").ok()).collect();

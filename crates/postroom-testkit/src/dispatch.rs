@@ -200,7 +200,7 @@ fn in_order(log: &OrderLog) -> Handlers {
             assert!(!busy(true), "two of {key} at once");
             tokio::task::yield_now().await;
             busy(false);
-            if n % 20 == 0 && delivery.attempt() == 1 {
+            if n.is_multiple_of(20) && delivery.attempt() == 1 {
                 return Err(HandlerError::retry("not yet"));
             }
             log.lock().expect("lock").entry(key).or_default().1.push(n);

@@ -4,8 +4,8 @@
 //! owners, and only the owner of a slot claims what lies in it, so there is one claimer per key. An
 //! owner joins when there is ordered work, takes free slots up to its [fair share](fair_share), and
 //! gives back what it has beyond that once it holds nothing in it. An ordered item is never leased
-//! for longer than any slot of its owner: when a slot changes hands, no lease of the owner before is
-//! alive.
+//! for longer than any slot of its owner: when a slot changes hands, no lease of the owner before
+//! is alive.
 //!
 //! A claim visits keys in turn, from where the one before stopped. From each open key it takes a
 //! [run](run_length): its first items, to be handled one after the other. A key is closed while its

@@ -1,7 +1,12 @@
 -- Leases work to an owner.
 -- $1 now, $2 owner, $3 fresh token, $4 lease in microseconds, $5 batch, $6 suspects at most,
 -- $7 attempts at which a suspect is dead, $8 place in the queue to start from: what lies before it
--- is left to another claim. 0 looks at everything. $9 topics to leave out, besides paused ones.
+-- is left to another claim. 0 looks at everything. $9 topics to leave out, paused ones included,
+-- $10 what the caller believes to be paused: topics, null for the whole queue.
+--
+-- Pauses are read here and not before: after the commit of one nothing of it is claimed. When they
+-- are not what the caller believes, nothing is taken, and the answer says what they are. So the
+-- scans get them as a parameter; asked for by each scan, they would cost a third of a claim.
 --
 -- Order: priority, then what waited for its time, then place. Each scan is limited by what the
 -- scans before it found, so that nothing is locked that is not taken (B19). Only where waiting and
@@ -12,25 +17,14 @@ with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
 ),
--- Read here and not before: after the commit of a pause nothing of it is claimed. The conditions
--- are those of the table's index.
+-- By the conditions of the table's index.
 control as materialized (
-    select
-        array(
-            select topic_hash from postroom.outbox_control where coalesce(topic, '') > ''
-        ) as topics,
-        not exists (
-            select from postroom.outbox_control where coalesce(topic, '') = ''
-        ) as is_open
-),
--- A paused queue has no room.
-wanted as materialized (
-    select
-        $9::bigint[] || topics as left_out,
-        case when is_open then $5::integer else 0 end as places,
-        case when is_open then $6::integer else 0 end as suspects,
-        is_open
-    from control
+    select array(
+        select topic_hash
+        from postroom.outbox_control
+        where coalesce(topic, '') >= ''
+        order by coalesce(topic, '')
+    ) as paused
 ),
 high_queue as materialized (
     select seq, id, priority, token, owner, attempts, lost, expires_at
@@ -39,9 +33,9 @@ high_queue as materialized (
         and -priority < 0
         and token is null
         and lost = 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by -priority, seq
-    limit (select places from wanted)
+    limit $5::integer
     for update skip locked
 ),
 high_parked as materialized (
@@ -51,9 +45,9 @@ high_parked as materialized (
         and priority > 0
         and wake_at <= (select now from clock)
         and lost = 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by priority desc, wake_at, seq
-    limit (select places from wanted)
+    limit $5::integer
     for update skip locked
 ),
 -- A suspect behind the last row of a full scan can not be taken: it is not even looked at, so that
@@ -66,16 +60,9 @@ high_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
         and (-priority, seq) < (
-            (
-                select
-                    case
-                        when count(*) = (select places from wanted) then max(-priority)
-                        else 0
-                    end
-                from high_queue
-            ),
+            (select case when count(*) = $5 then max(-priority) else 0 end from high_queue),
             (
                 select max(seq)
                 from high_queue
@@ -83,7 +70,7 @@ high_queue_suspect as materialized (
             )
         )
     order by -priority, seq
-    limit (select suspects from wanted)
+    limit $6::integer
     for update skip locked
 ),
 high_parked_suspect as materialized (
@@ -93,17 +80,16 @@ high_parked_suspect as materialized (
         and priority > 0
         and wake_at <= (select now from clock)
         and lost > 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by priority desc, wake_at, seq
-    limit (select suspects from wanted)
+    limit $6::integer
     for update skip locked
 ),
 zero_room as materialized (
     select
-        greatest(0, wanted.places - fresh - least(wanted.suspects, high.suspects)) as places,
-        greatest(0, wanted.suspects - high.suspects) as suspects
-    from wanted
-    cross join (
+        greatest(0, $5 - fresh - least($6, suspects)) as places,
+        greatest(0, $6 - suspects) as suspects
+    from (
         select
             (select count(*) from high_queue) + (select count(*) from high_parked) as fresh,
             (select count(*) from high_queue_suspect)
@@ -117,7 +103,7 @@ zero_parked as materialized (
         and priority = 0
         and wake_at <= (select now from clock)
         and lost = 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by wake_at, seq
     limit (select places from zero_room)
     for update skip locked
@@ -136,7 +122,7 @@ zero_parked_suspect as materialized (
             from zero_parked
         )
         and lost > 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by wake_at, seq
     limit (select least(places, suspects) from zero_room)
     for update skip locked
@@ -156,7 +142,7 @@ zero_queue as materialized (
         and seq >= $8::bigint
         and token is null
         and lost = 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by seq
     limit (select greatest(0, places) from zero_queue_room)
     for update skip locked
@@ -169,7 +155,7 @@ zero_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
         and seq >= $8::bigint
         and seq < (
             select
@@ -201,7 +187,7 @@ low_queue as materialized (
         and -priority > 0
         and token is null
         and lost = 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by -priority, seq
     limit (select places from low_room)
     for update skip locked
@@ -213,7 +199,7 @@ low_parked as materialized (
         and priority < 0
         and wake_at <= (select now from clock)
         and lost = 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by priority desc, wake_at, seq
     limit (select places from low_room)
     for update skip locked
@@ -227,7 +213,7 @@ low_queue_suspect as materialized (
             token is not null and locked_until <= (select now from clock)
             or token is null and lost > 0
         )
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
         and (-priority, seq) < (
             (
                 select
@@ -254,7 +240,7 @@ low_parked_suspect as materialized (
         and priority < 0
         and wake_at <= (select now from clock)
         and lost > 0
-        and topic_hash <> all((select left_out from wanted)::bigint[])
+        and topic_hash <> all($9::bigint[])
     order by priority desc, wake_at, seq
     limit (select least(places, suspects) from low_room)
     for update skip locked
@@ -297,8 +283,9 @@ picked as materialized (
             ) as place_among_its_kind
         from candidate
     ) as numbered
-    where not suspect
-        or place_among_its_kind <= $6
+    where (select paused from control) = $10::bigint[]
+        and array_position($10::bigint[], null) is null
+        and (not suspect or place_among_its_kind <= $6)
     order by priority desc, parked desc, wake_at, seq
     limit $5
 ),
@@ -370,6 +357,7 @@ recorded as (
 -- One row at least, because the count of the dead is part of the answer. A message that is not
 -- there is answered all the same and found undecodable.
 select
+    (select paused from control) as paused,
     (select count(*) from verdict where dead_reason is not null) as dead,
     (
         select max(seq)
@@ -378,14 +366,12 @@ select
     ) as passed,
     (select count(*) from verdict) as taken,
     (select count(*) from verdict where suspect) as suspects,
-    (select is_open from wanted) and (
-        exists (select from postroom.outbox_queue_ordered)
+    exists (select from postroom.outbox_queue_ordered)
         or exists (
             select
             from postroom.outbox_parked
             where slot is not null and wake_at <= (select now from clock)
-        )
-    ) as ordered_work,
+        ) as ordered_work,
     (select now from clock) as claimed_at,
     (select now from clock) + $4::bigint * interval '1 microsecond' as locked_until,
     item.seq,

@@ -3,10 +3,11 @@
 -- plpgsql keeps its plans for the session, where a function in SQL would be planned by each call.
 
 create or replace function postroom.outbox_run_claim(
-    timestamptz, uuid, uuid, bigint, integer, integer, integer, bigint, bigint[]
+    timestamptz, uuid, uuid, bigint, integer, integer, integer, bigint, bigint[], bigint[]
 )
 returns table (
-    dead bigint, passed bigint, taken bigint, suspects bigint, ordered_work boolean,
+    paused bigint[], dead bigint, passed bigint, taken bigint, suspects bigint,
+    ordered_work boolean,
     claimed_at timestamptz, locked_until timestamptz,
     seq bigint, attempts integer, lost integer, created_at timestamptz,
     id uuid, topic text, payload bytea, content_type text, headers text,
@@ -129,6 +130,7 @@ declare
     fresh_token uuid := gen_random_uuid();
     room integer := $3;
     got integer;
+    paused bigint[];
     -- Both kinds come first in turn, and so do the keys.
     steps text[] := case
         when random() < 0.5 then array['unordered', 'from anywhere', 'from the first key']
@@ -150,6 +152,11 @@ begin
     foreach step in array steps loop
         exit when room <= 0;
         if step = 'unordered' then
+            paused := array(
+                select topic_hash from postroom.outbox_control order by coalesce(topic, '')
+            );
+            -- The whole queue is.
+            continue when array_position(paused, null) is not null;
             return query
             select
                 run.seq, fresh_token, run.locked_until, run.attempts, run.lost,
@@ -159,7 +166,8 @@ begin
                 run.correlation_id, run.causation_id, run.idempotency_key,
                 run.occurred_at, run.due_at, run.expires_at, run.priority
             from postroom.outbox_run_claim(
-                null, $1, fresh_token, postroom.micros($2), room, least(room, $4), $5, 0, '{}'
+                null, $1, fresh_token, postroom.micros($2), room, least(room, $4), $5, 0,
+                paused, paused
             ) as run
             where run.seq is not null;
         else

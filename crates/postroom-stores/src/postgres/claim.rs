@@ -20,6 +20,9 @@ use super::time::PgTime;
 
 const WHAT: &str = "claim";
 
+/// What is paused may change between two tries of a claim.
+const TRIES: usize = 3;
+
 const UNDECODABLE: Settlement =
     Settlement::Dead { reason: DeadReason::Undecodable, counted: false, error: None };
 
@@ -87,6 +90,9 @@ impl PgStore {
 
     /// Takes rows without an ordering key. Answers whether there are others.
     async fn take_unordered(&self, taking: &mut Taking<'_>) -> Result<bool> {
+        if self.is_paused().await? {
+            return Ok(false);
+        }
         let start = self.floor.start();
         let bounded = start.is_bounded();
         let mut rows = self.look(taking, start).await?;
@@ -120,7 +126,7 @@ impl PgStore {
 
     /// One claim of rows without a key, from `start` on.
     async fn look(&self, taking: &Taking<'_>, start: Start) -> Result<Vec<PgRow>> {
-        let rows = self.unordered_rows(taking, start.seq()).await?;
+        let rows = self.unpaused_rows(taking, start.seq()).await?;
         let read = |error| classify(WHAT, error);
         let passed = rows.first().map_or(Ok(None), |row| row.try_get("passed")).map_err(read)?;
         let lost: Vec<Option<i32>> = rows
@@ -136,10 +142,36 @@ impl PgStore {
         Ok(rows)
     }
 
-    async fn unordered_rows(&self, taking: &Taking<'_>, start: i64) -> Result<Vec<PgRow>> {
+    /// A claim with what is paused right now. Nothing when the whole queue is, or when pauses
+    /// change faster than they can be read.
+    async fn unpaused_rows(&self, taking: &Taking<'_>, start: i64) -> Result<Vec<PgRow>> {
+        for _ in 0..TRIES {
+            let believed = self.pauses.believed();
+            if believed.contains(&None) {
+                break;
+            }
+            let rows = self.unordered_rows(taking, start, &believed).await?;
+            let paused = rows.first().map_or(Ok(Vec::new()), |row| row.try_get("paused"));
+            let paused = paused.map_err(|error| classify(WHAT, error))?;
+            if paused == believed {
+                return Ok(rows);
+            }
+            self.pauses.learn(paused);
+        }
+        Ok(Vec::new())
+    }
+
+    async fn unordered_rows(
+        &self,
+        taking: &Taking<'_>,
+        start: i64,
+        paused: &[Option<i64>],
+    ) -> Result<Vec<PgRow>> {
         let query = self.query(&self.sql.claim);
         let query = taking.bind(query, self.now()).bind(start);
-        self.engine_rows(WHAT, query.bind(taking.claim.excluded_topics().to_vec())).await
+        let excluded = taking.claim.excluded_topics().iter().copied();
+        let left_out: Vec<_> = excluded.chain(paused.iter().copied().flatten()).collect();
+        self.engine_rows(WHAT, query.bind(left_out).bind(paused.to_vec())).await
     }
 
     async fn ordered_rows(&self, taking: &Taking<'_>, after: Option<Lane>) -> Result<Vec<PgRow>> {

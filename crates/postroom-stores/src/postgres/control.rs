@@ -1,6 +1,7 @@
 //! Replay, discard and pause.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 
 use postroom_core::store::{Changed, Pause, PauseRecord, Paused, Record, Refusal, Store};
 use postroom_core::{MessageId, Result, Topic};
@@ -12,6 +13,21 @@ use super::PgStore;
 use super::admin::record;
 use super::classify::classify;
 use super::row::time;
+
+/// What this process believes to be paused: topics, none for the whole queue. Each claim says
+/// whether it is right.
+#[derive(Debug, Default)]
+pub(super) struct Pauses(Mutex<Vec<Option<i64>>>);
+
+impl Pauses {
+    pub(super) fn believed(&self) -> Vec<Option<i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn learn(&self, paused: Vec<Option<i64>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = paused;
+    }
+}
 
 /// Replay reads whole messages: so many at a time.
 const CHUNK: usize = 100;
@@ -123,7 +139,15 @@ impl PgStore {
         let rows = self.engine_rows("pauses", self.query(&self.sql.paused)).await?;
         let hashes: sqlx::Result<Vec<Option<i64>>> =
             rows.iter().map(|row| row.try_get("topic_hash")).collect();
-        hashes.map(Paused::of).map_err(|error| classify("pauses", error))
+        let hashes = hashes.map_err(|error| classify("pauses", error))?;
+        self.pauses.learn(hashes.clone());
+        Ok(Paused::of(hashes))
+    }
+
+    /// Whether the whole queue is paused. It costs nothing as long as it is not.
+    pub(super) async fn is_paused(&self) -> Result<bool> {
+        let believed = self.pauses.believed().contains(&None);
+        Ok(believed && self.look_for_pauses().await?.all)
     }
 }
 

@@ -39,6 +39,7 @@ use crate::StoreConfig;
 use crate::names::Names;
 use claim::Turn;
 use classify::classify;
+use control::Pauses;
 use floor::Floor;
 use session::Sessions;
 use statements::Statements;
@@ -55,6 +56,7 @@ pub struct PgStore {
     halt: bool,
     floor: Arc<Floor>,
     turn: Arc<Turn>,
+    pauses: Arc<Pauses>,
     local: Arc<Local>,
 }
 
@@ -92,6 +94,7 @@ impl PgStore {
             keep_done: config.keep_done,
             halt: config.halt,
             turn: Arc::default(),
+            pauses: Arc::default(),
             local: Arc::default(),
         }
     }

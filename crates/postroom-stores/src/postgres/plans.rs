@@ -13,7 +13,7 @@ use crate::names::Queue;
 
 /// Statements with the arguments of a typical call.
 const CALLS: [(&str, &str); 10] = [
-    ("claim", "null, gen_random_uuid(), gen_random_uuid(), 30000000, 500, 1, 10, 7, '{}'"),
+    ("claim", "null, gen_random_uuid(), gen_random_uuid(), 30000000, 500, 1, 10, 7, '{}', '{}'"),
     (
         "settle",
         "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}'), '{1,2,3}', \
