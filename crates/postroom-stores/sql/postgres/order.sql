@@ -45,11 +45,11 @@ begin
 end
 $body$;
 
--- Gives an owner its fair share of the slots, and answers with those that it may use.
+-- Gives an owner its fair share of the slots, and answers with those that it may use, and until
+-- when at least.
 create or replace function postroom.outbox_join(
-    given_owner uuid, now timestamptz, lease bigint
+    given_owner uuid, now timestamptz, lease bigint, out mine smallint[], out until timestamptz
 )
-returns smallint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $body$
@@ -58,7 +58,6 @@ declare
     -- Renewed seldom, so that a claim writes nothing here.
     stale timestamptz := now + lease / 3 * 2 * interval '1 microsecond';
     share integer;
-    mine smallint[];
     free smallint[];
 begin
     if not exists (
@@ -76,22 +75,24 @@ begin
         from postroom.outbox_node
         where live_until > now
     );
-    mine := array(
-        select slot
-        from postroom.outbox_slot
-        where owner = given_owner and locked_until > now
-        order by slot
-    );
+    select coalesce(array_agg(slot order by slot), '{}'), min(locked_until)
+    into mine, until
+    from postroom.outbox_slot
+    where owner = given_owner and locked_until > now;
     if cardinality(mine) > share then
         perform postroom.outbox_free_slots(given_owner, mine[share + 1:]);
         mine := mine[:share];
+        until := (select min(locked_until) from postroom.outbox_slot where slot = any(mine));
     end if;
-    update postroom.outbox_slot
-    set locked_until = renewed
-    where slot = any(mine)
-        and owner = given_owner
-        and locked_until > now
-        and locked_until < stale;
+    if until < stale then
+        update postroom.outbox_slot
+        set locked_until = renewed
+        where slot = any(mine)
+            and owner = given_owner
+            and locked_until > now
+            and locked_until < stale;
+        until := (select min(locked_until) from postroom.outbox_slot where slot = any(mine));
+    end if;
     if cardinality(mine) < share then
         free := array(
             select slot
@@ -107,7 +108,7 @@ begin
         where slot = any(free);
         mine := mine || free;
     end if;
-    return mine;
+    until := least(until, renewed);
 end
 $body$;
 
@@ -176,13 +177,10 @@ begin
     if not exists (select from postroom.outbox_queue_ordered) then
         return;
     end if;
-    usable := postroom.outbox_join($2, present, $4);
     -- No row is leased for longer than its slot.
-    until := (
-        select least(min(locked_until), present + $4 * interval '1 microsecond')
-        from postroom.outbox_slot
-        where slot = any(usable)
-    );
+    select share.mine, share.until
+    into usable, until
+    from postroom.outbox_join($2, present, $4) as share;
     -- The slots of this stretch: those with rows, no more than there are keys wanted.
     filled := array(
         with recursive filled (slot) as (
