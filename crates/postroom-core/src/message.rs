@@ -243,10 +243,13 @@ impl Message {
         hash.finalize().into()
     }
 
-    /// The same message as a store gives it back, had it been written at `now`.
-    pub(crate) fn as_written(&self, now: Timestamp) -> Self {
+    /// The same message as a store gives it back, had it been written at `now`. For stores.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn as_written(&self, now: Timestamp) -> Self {
         let mut fields = (*self.0).clone();
         fields.occurred_at = fields.occurred_at.or(Some(now));
+        fields.due = fields.due.map(|due| When::At(due.resolve(now)));
         fields.expires = fields.expires.map(|expires| When::At(expires.resolve(now)));
         Self(Arc::new(fields))
     }

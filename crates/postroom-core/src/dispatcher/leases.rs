@@ -55,10 +55,6 @@ impl Leases {
         self.lock().len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
-    }
-
     fn all(&self) -> Vec<Lease> {
         self.lock().keys().copied().collect()
     }

@@ -231,7 +231,7 @@ impl Running {
         engine.room.available_permits() == engine.config.cold_queue
             && engine.hot_places.available_permits() == engine.config.hot_queue
             && engine.running.load(Ordering::Relaxed) == 0
-            && engine.leases.is_empty()
+            && engine.leases.count() == 0
             && engine.keys.is_empty()
     }
 

@@ -53,11 +53,11 @@ impl Engine {
     /// Settles a group and lets the keys in it go on. The answer is to be given back: what waited
     /// behind items that did not end well.
     async fn send(&self, group: Vec<Finished>, jobs: &mpsc::WeakSender<Job>) -> Vec<Finished> {
-        let applied = self.write_all(&group).await;
+        let unsettled = self.write_all(&group).await;
         let mut keys: BTreeMap<i64, bool> = BTreeMap::new();
         for done in group {
             if let Some(key) = done.key {
-                let well = self.lets_the_next_go(&done) && applied.contains(&done.lease);
+                let well = self.lets_the_next_go(&done) && !unsettled.contains(&done.lease);
                 *keys.entry(key).or_insert(true) &= well;
             }
             self.leases.remove(done.lease);
@@ -87,31 +87,36 @@ impl Engine {
     }
 
     /// Sends a group, again and again while the database is away: the fence makes that safe.
-    /// Answers with what is known to be settled.
+    /// Answers with what is not known to be settled.
     async fn write_all(&self, group: &[Finished]) -> HashSet<Lease> {
         let items: Vec<(Lease, Settlement)> =
             group.iter().filter_map(|done| Some((done.lease, done.settlement.clone()?))).collect();
-        if let Some(applied) = self.write(&items).await {
-            return applied;
+        if let Some(unsettled) = self.write(&items).await {
+            return unsettled;
         }
         // One item may be what the database refuses: the others must not share its fate, but for
         // those behind it in its key.
-        let (mut applied, mut cut) = (HashSet::new(), HashSet::new());
+        let (mut unsettled, mut cut) = (HashSet::new(), HashSet::new());
         for done in group {
             let Some(settlement) = done.settlement.clone() else { continue };
-            if done.key.is_some_and(|key| cut.contains(&key)) {
-                continue;
-            }
-            match self.write(&[(done.lease, settlement)]).await {
-                Some(one) => applied.extend(one),
-                None => cut.extend(done.key),
+            let answer = match done.key.is_some_and(|key| cut.contains(&key)) {
+                true => None,
+                false => self.write(&[(done.lease, settlement)]).await,
+            };
+            match answer {
+                Some(one) => unsettled.extend(one),
+                None => {
+                    unsettled.insert(done.lease);
+                    cut.extend(done.key);
+                }
             }
         }
-        applied
+        unsettled
     }
 
-    /// What was settled, now or after an outage. What the database refuses is not tried again, and
-    /// nothing is after the last call to stop: such items come again when their lease runs out.
+    /// What of it was lost or is unknown, usually nothing; it may take an outage. None when it was
+    /// not written: what the database refuses is not tried again, and nothing is after the last
+    /// call to stop. Such items come again when their lease runs out.
     async fn write(&self, items: &[(Lease, Settlement)]) -> Option<HashSet<Lease>> {
         let mut wait = Duration::from_millis(50);
         let mut outage = false;
@@ -125,11 +130,7 @@ impl Engine {
                         observe::lost(settled.lost.len());
                     }
                     self.note_retries(items);
-                    let mut applied: HashSet<_> = items.iter().map(|(lease, _)| *lease).collect();
-                    for lease in settled.lost.iter().chain(&settled.unknown) {
-                        applied.remove(lease);
-                    }
-                    return Some(applied);
+                    return Some(settled.lost.into_iter().chain(settled.unknown).collect());
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut outage, true) {

@@ -2,9 +2,7 @@
 
 use postroom_core::lifecycle::DeadReason;
 use postroom_core::store::{Appended, Attempt, Birth, Entry, PauseRecord, id_taken};
-use postroom_core::{
-    Lane, LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, When, WorkId,
-};
+use postroom_core::{Lane, LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, WorkId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Bug;
@@ -194,7 +192,7 @@ impl State {
             self.queue.insert(seq, row)
         };
         self.by_id.insert(message.id(), seq);
-        self.messages.insert(seq, Stored { message: as_stored(message, now), created_at: now });
+        self.messages.insert(seq, Stored { message: message.as_written(now), created_at: now });
         Appended::New { work: WorkId::new(seq), leased: held.is_some() }
     }
 
@@ -213,47 +211,4 @@ impl State {
             }
         }
     }
-}
-
-/// The message as a store gives it back: times resolved, `occurred_at` filled in.
-fn as_stored(message: &Message, now: Timestamp) -> Message {
-    let mut builder = Message::builder(message.topic().as_str())
-        .id(message.id())
-        .payload(message.payload().clone())
-        .occurred_at(message.occurred_at().unwrap_or(now).into())
-        .priority(message.priority());
-    for (name, value) in message.headers().iter() {
-        builder = builder.header(name, value);
-    }
-    if message.content_type() != Message::DEFAULT_CONTENT_TYPE {
-        builder = builder.content_type(message.content_type());
-    }
-    if let Some(text) = message.aggregate_type() {
-        builder = builder.aggregate_type(text.as_str());
-    }
-    if let Some(text) = message.aggregate_id() {
-        builder = builder.aggregate_id(text.as_str());
-    }
-    if let Some(text) = message.ordering_key() {
-        builder = builder.ordering_key(text.as_str());
-    }
-    if let Some(text) = message.tenant_id() {
-        builder = builder.tenant_id(text.as_str());
-    }
-    if let Some(text) = message.correlation_id() {
-        builder = builder.correlation_id(text.as_str());
-    }
-    if let Some(text) = message.causation_id() {
-        builder = builder.causation_id(text.as_str());
-    }
-    if let Some(key) = message.idempotency_key() {
-        builder = builder.idempotency_key(key);
-    }
-    if let Some(due) = message.due() {
-        builder = builder.due(When::At(due.resolve(now)));
-    }
-    if let Some(expires) = message.expires() {
-        builder = builder.expires(When::At(expires.resolve(now)));
-    }
-    builder.build().expect("a valid message stays valid")
 }
