@@ -57,6 +57,11 @@ pub(super) fn already_ended(error: sqlx::Error) -> Error {
         .with_source(error)
 }
 
+/// Whether somebody else has the file right now.
+pub(super) fn is_locked(error: &sqlx::Error) -> bool {
+    matches!(primary_code(error), Some(BUSY | LOCKED))
+}
+
 fn primary_code(error: &sqlx::Error) -> Option<i32> {
     let code = error.as_database_error()?.code()?;
     code.parse::<i32>().ok().map(|code| code & 0xff)

@@ -19,7 +19,7 @@ mod tx;
 
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
@@ -34,7 +34,7 @@ use sqlx::sqlite::{
 use sqlx::{Sqlite, Transaction};
 
 use crate::config::StoreConfig;
-use classify::classify;
+use classify::{classify, is_locked};
 pub use migrate::migration_sql;
 use order::Turn;
 use sql::Statements;
@@ -86,8 +86,7 @@ impl SqliteStore {
     /// As [`open`](Self::open).
     pub async fn open_with(options: SqliteConnectOptions, config: StoreConfig) -> Result<Self> {
         let options = options.journal_mode(SqliteJournalMode::Wal);
-        let fit_only = pool(1).after_release(|conn, _| Box::pin(tx::is_fit(conn)));
-        let writer = fit_only.connect_with(options.clone()).await.map_err(classify)?;
+        let writer = connect_writer(&options).await?;
         let reader = pool(4).connect_lazy_with(options.read_only(true).create_if_missing(false));
         Self::assemble(writer, reader, Some("begin immediate"), config)
     }
@@ -154,6 +153,21 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))
+}
+
+/// Several processes that open a new file at once all set its journal mode, and SQLite does not wait
+/// for its turn there as it does everywhere else.
+async fn connect_writer(options: &SqliteConnectOptions) -> Result<SqlitePool> {
+    let patience = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let fit_only = pool(1).after_release(|conn, _| Box::pin(tx::is_fit(conn)));
+        match fit_only.connect_with(options.clone()).await {
+            Err(error) if is_locked(&error) && Instant::now() < patience => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            answer => return answer.map_err(classify),
+        }
+    }
 }
 
 /// Ends a transaction of the engine, which can be tried again whatever became of it.
