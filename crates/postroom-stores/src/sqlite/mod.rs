@@ -155,8 +155,8 @@ fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))
 }
 
-/// Several processes that open a new file at once all set its journal mode, and SQLite does not wait
-/// for its turn there as it does everywhere else.
+/// Several processes that open a new file at once all set its journal mode, and SQLite does not
+/// wait for its turn there as it does everywhere else.
 async fn connect_writer(options: &SqliteConnectOptions) -> Result<SqlitePool> {
     let patience = Instant::now() + BUSY_TIMEOUT;
     loop {
