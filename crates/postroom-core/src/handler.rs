@@ -14,11 +14,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use tracing::Instrument as _;
 
 use crate::event::Event;
 use crate::lifecycle::Outcome;
-use crate::sink::{Delivery, Sink};
+use crate::pattern::matches;
+use crate::sink::{Call, Delivery, Sink};
 use crate::store::BoxFuture;
+use crate::text::Topic;
 
 /// What a handler returns.
 pub type HandlerResult = Result<(), HandlerError>;
@@ -66,7 +69,28 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for HandlerError
     }
 }
 
-type Function = Arc<dyn Fn(Delivery) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
+/// Something that handles messages; functions and closures are used as they are.
+///
+/// ```
+/// use postroom_core::{Delivery, Handler, HandlerResult, Handlers};
+///
+/// struct Mailer {
+///     from: String,
+/// }
+///
+/// impl Handler for Mailer {
+///     async fn handle(&self, delivery: Delivery) -> HandlerResult {
+///         let _ = (&self.from, delivery.message().json::<String>()?);
+///         Ok(())
+///     }
+/// }
+///
+/// let handlers = Handlers::new().handler("mail.*", Mailer { from: "shop".to_owned() });
+/// ```
+pub trait Handler: Send + Sync + 'static {
+    /// Handles one message.
+    fn handle(&self, delivery: Delivery) -> impl Future<Output = HandlerResult> + Send;
+}
 
 /// What to do with a message that no handler takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +100,48 @@ pub enum UnknownTopic {
     Retry,
     /// A dead letter at once.
     Dead,
+    /// Leave it to other processes on the same store. A dispatcher that does so gets no messages
+    /// with an ordering key, because it can not take those of some topics only.
+    Leave,
+}
+
+type One = Arc<dyn Fn(Delivery) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
+type Many = Arc<dyn Fn(Vec<Delivery>) -> BoxFuture<'static, Vec<HandlerResult>> + Send + Sync>;
+
+#[derive(Clone)]
+enum Function {
+    One(One),
+    Many { most: usize, function: Many },
+}
+
+/// Which messages a handler takes, in the order in which handlers are called.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Topics {
+    Exact(String),
+    Pattern(String),
+    All,
+}
+
+impl Topics {
+    fn named(topics: String) -> Self {
+        if topics.contains('*') { Self::Pattern(topics) } else { Self::Exact(topics) }
+    }
+
+    fn contain(&self, topic: &str) -> bool {
+        match self {
+            Self::Exact(name) => name == topic,
+            Self::Pattern(pattern) => matches(pattern, topic),
+            Self::All => true,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Exact(_) => 0,
+            Self::Pattern(_) => 1,
+            Self::All => 2,
+        }
+    }
 }
 
 /// Functions by topic; a [`Sink`].
@@ -95,9 +161,8 @@ pub enum UnknownTopic {
 /// ```
 #[derive(Clone, Default)]
 pub struct Handlers {
-    exact: Vec<(String, Function)>,
-    patterns: Vec<(String, Function)>,
-    all: Vec<Function>,
+    /// In the order in which they are called.
+    handlers: Vec<(Topics, Function)>,
     unknown: UnknownTopic,
 }
 
@@ -132,35 +197,65 @@ impl Handlers {
 
     /// Calls the function with messages of exactly this topic.
     #[must_use]
-    pub fn topic<F, R>(mut self, topic: impl Into<String>, handler: F) -> Self
+    pub fn topic<F, R>(self, topic: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Delivery) -> R + Send + Sync + 'static,
         R: Future<Output = HandlerResult> + Send + 'static,
     {
-        self.exact.push((topic.into(), boxed(handler)));
-        self
+        self.with(Topics::Exact(topic.into()), one(handler))
     }
 
     /// Calls the function with messages whose topic fits: `*` stands for any characters.
     #[must_use]
-    pub fn pattern<F, R>(mut self, pattern: impl Into<String>, handler: F) -> Self
+    pub fn pattern<F, R>(self, pattern: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Delivery) -> R + Send + Sync + 'static,
         R: Future<Output = HandlerResult> + Send + 'static,
     {
-        self.patterns.push((pattern.into(), boxed(handler)));
-        self
+        self.with(Topics::Pattern(pattern.into()), one(handler))
     }
 
     /// Calls the function with all messages.
     #[must_use]
-    pub fn all<F, R>(mut self, handler: F) -> Self
+    pub fn all<F, R>(self, handler: F) -> Self
     where
         F: Fn(Delivery) -> R + Send + Sync + 'static,
         R: Future<Output = HandlerResult> + Send + 'static,
     {
-        self.all.push(boxed(handler));
-        self
+        self.with(Topics::All, one(handler))
+    }
+
+    /// Calls a [`Handler`] with messages of this topic, or whose topic fits this pattern.
+    #[must_use]
+    pub fn handler(self, topics: impl Into<String>, handler: impl Handler) -> Self {
+        let handler = Arc::new(handler);
+        let function = one(move |delivery| {
+            let handler = Arc::clone(&handler);
+            async move { handler.handle(delivery).await }
+        });
+        self.with(Topics::named(topics.into()), function)
+    }
+
+    /// Calls the function with up to `most` messages of this topic, or whose topic fits this
+    /// pattern. It answers for each, in their order; a missing answer is a failure. It never waits
+    /// for a batch to fill. There is at most one message of an ordering key in it.
+    ///
+    /// ```
+    /// # use postroom_core::{Delivery, HandlerResult, Handlers};
+    /// async fn insert(deliveries: Vec<Delivery>) -> Vec<HandlerResult> {
+    ///     deliveries.iter().map(|_| Ok(())).collect()
+    /// }
+    ///
+    /// let handlers = Handlers::new().batch("metric.*", 100, insert);
+    /// ```
+    #[must_use]
+    pub fn batch<F, R>(self, topics: impl Into<String>, most: usize, handler: F) -> Self
+    where
+        F: Fn(Vec<Delivery>) -> R + Send + Sync + 'static,
+        R: Future<Output = Vec<HandlerResult>> + Send + 'static,
+    {
+        let function: Many = Arc::new(move |deliveries| Box::pin(handler(deliveries)));
+        self.with(Topics::named(topics.into()), Function::Many { most: most.max(1), function })
     }
 
     /// What to do with a message that no handler takes. Default: retry.
@@ -170,71 +265,133 @@ impl Handlers {
         self
     }
 
-    fn chosen(&self, topic: &str) -> Vec<Function> {
-        let exact = self.exact.iter().filter(|(name, _)| name == topic);
-        let patterns = self.patterns.iter().filter(|(pattern, _)| matches(pattern, topic));
-        let named = exact.chain(patterns).map(|(_, function)| function);
-        named.chain(&self.all).map(Arc::clone).collect()
+    fn with(mut self, topics: Topics, function: Function) -> Self {
+        let at = self.handlers.partition_point(|(others, _)| others.rank() <= topics.rank());
+        self.handlers.insert(at, (topics, function));
+        self
     }
 
-    async fn handle(&self, delivery: &Delivery) -> Outcome {
-        let topic = delivery.message().topic();
-        let chosen = self.chosen(topic.as_str());
-        if chosen.is_empty() {
-            let error = format!("no handler for topic {topic}");
-            return match self.unknown {
-                UnknownTopic::Retry => Outcome::Failed(error),
-                UnknownTopic::Dead => Outcome::Permanent(error),
-            };
+    fn chosen(&self, topic: &str) -> impl Iterator<Item = (usize, &Function)> {
+        let all = self.handlers.iter().enumerate();
+        all.filter(move |(_, (topics, _))| topics.contain(topic)).map(|(at, (_, f))| (at, f))
+    }
+
+    fn unhandled(&self, topic: &Topic) -> Outcome {
+        let error = format!("no handler for topic {topic}");
+        match self.unknown {
+            UnknownTopic::Retry => Outcome::Failed(error),
+            UnknownTopic::Dead => Outcome::Permanent(error),
+            UnknownTopic::Leave => Outcome::Unstarted,
         }
-        for function in chosen {
-            // The call itself may panic too, before there is a future.
-            let delivery = delivery.clone();
-            let result = without_panic(async move { function(delivery).await }).await;
-            match result {
-                Ok(Ok(())) => {}
-                Ok(Err(HandlerError(outcome))) => return outcome,
-                Err(panic) => return Outcome::Failed(format!("handler panicked: {panic}")),
+    }
+
+    /// Goes through the handlers in order, each with the messages that are its own and have not
+    /// failed before.
+    async fn handle(&self, batch: &[Delivery]) -> Vec<Outcome> {
+        let mut outcomes: Vec<Option<Outcome>> = vec![None; batch.len()];
+        for (topics, function) in &self.handlers {
+            let fits = |at: &usize| topics.contain(batch[*at].message().topic().as_str());
+            let waiting = |at: &usize| matches!(outcomes[*at], None | Some(Outcome::Done));
+            let mine: Vec<usize> = (0..batch.len()).filter(waiting).filter(fits).collect();
+            match function {
+                Function::One(function) => {
+                    for at in mine {
+                        outcomes[at] = Some(call_one(function, &batch[at]).await);
+                    }
+                }
+                Function::Many { most, function } => {
+                    for mine in mine.chunks(*most) {
+                        let deliveries = mine.iter().map(|at| batch[*at].clone()).collect();
+                        let answers = call_many(function, deliveries).await;
+                        for (at, answer) in mine.iter().zip(answers) {
+                            outcomes[*at] = Some(answer);
+                        }
+                    }
+                }
             }
         }
-        Outcome::Done
+        let unhandled = |delivery: &Delivery| self.unhandled(delivery.message().topic());
+        let answers = outcomes.into_iter().zip(batch);
+        answers.map(|(outcome, d)| outcome.unwrap_or_else(|| unhandled(d))).collect()
     }
 }
 
-fn boxed<F, R>(handler: F) -> Function
+async fn call_one(function: &One, delivery: &Delivery) -> Outcome {
+    let (function, delivery) = (Arc::clone(function), delivery.clone());
+    let span = delivery.span().clone();
+    // The call itself may panic too, before there is a future.
+    let call = without_panic(async move { function(delivery).await }).instrument(span);
+    match call.await {
+        Ok(result) => outcome_of(result),
+        Err(panic) => Outcome::Failed(format!("handler panicked: {panic}")),
+    }
+}
+
+/// One outcome per delivery.
+async fn call_many(function: &Many, deliveries: Vec<Delivery>) -> Vec<Outcome> {
+    let (function, count) = (Arc::clone(function), deliveries.len());
+    let missing = || Outcome::Failed("the handler gave no answer for this message".to_owned());
+    match without_panic(async move { function(deliveries).await }).await {
+        Ok(answers) => {
+            let answers = answers.into_iter().map(outcome_of);
+            answers.chain(std::iter::repeat_with(missing)).take(count).collect()
+        }
+        Err(panic) => vec![Outcome::Failed(format!("handler panicked: {panic}")); count],
+    }
+}
+
+pub(crate) fn outcome_of(result: HandlerResult) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(HandlerError(outcome)) => outcome,
+    }
+}
+
+fn one<F, R>(handler: F) -> Function
 where
     F: Fn(Delivery) -> R + Send + Sync + 'static,
     R: Future<Output = HandlerResult> + Send + 'static,
 {
-    Arc::new(move |delivery| Box::pin(handler(delivery)))
+    Function::One(Arc::new(move |delivery| Box::pin(handler(delivery))))
 }
 
 impl Sink for Handlers {
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> BoxFuture<'a, Vec<Outcome>> {
-        Box::pin(async move {
-            let mut outcomes = Vec::with_capacity(batch.len());
-            for delivery in batch {
-                outcomes.push(self.handle(delivery).await);
-            }
-            outcomes
-        })
+        Box::pin(self.handle(batch))
+    }
+
+    fn max_batch(&self) -> usize {
+        let most = |function: &Function| match function {
+            Function::One(_) => 1,
+            Function::Many { most, .. } => *most,
+        };
+        self.handlers.iter().map(|(_, function)| most(function)).max().unwrap_or(1)
+    }
+
+    /// Messages share a call when they go to the same batch handler; others are called one by one.
+    fn call(&self, topic: &Topic) -> Call {
+        let many = self.chosen(topic.as_str()).find_map(|(at, function)| match function {
+            Function::One(_) => None,
+            Function::Many { most, .. } => Some(Call { group: at + 1, most: *most }),
+        });
+        many.unwrap_or(Call { group: 0, most: 1 })
+    }
+
+    fn takes(&self, topic: &Topic) -> bool {
+        self.unknown != UnknownTopic::Leave || self.chosen(topic.as_str()).next().is_some()
+    }
+
+    fn takes_every_topic(&self) -> bool {
+        let for_all = || self.handlers.iter().any(|(topics, _)| *topics == Topics::All);
+        self.unknown != UnknownTopic::Leave || for_all()
     }
 }
 
 impl fmt::Debug for Handlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let topics: Vec<_> =
-            self.exact.iter().chain(&self.patterns).map(|(name, _)| name).collect();
-        f.debug_struct("Handlers").field("topics", &topics).field("all", &self.all.len()).finish()
+        let topics: Vec<_> = self.handlers.iter().map(|(topics, _)| topics).collect();
+        f.debug_struct("Handlers").field("topics", &topics).finish_non_exhaustive()
     }
-}
-
-/// Whether the topic fits the pattern; `*` stands for any characters, also none.
-fn matches(pattern: &str, topic: &str) -> bool {
-    let Some((head, tail)) = pattern.split_once('*') else { return pattern == topic };
-    let Some(rest) = topic.strip_prefix(head) else { return false };
-    let mut cuts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
-    cuts.any(|at| matches(tail, &rest[at..]))
 }
 
 /// Runs a future; a panic inside becomes its text.
@@ -267,7 +424,7 @@ mod tests {
     fn delivery(topic: &str) -> Delivery {
         let message = Message::builder(topic).payload("7").build().expect("legal");
         let deadline = Instant::now() + Duration::from_secs(1);
-        Delivery::new(message, 1, deadline, CancellationToken::new())
+        Delivery::new(message, 1, deadline, CancellationToken::new(), tracing::Span::none())
     }
 
     async fn outcome(handlers: &Handlers, topic: &str) -> Outcome {
@@ -322,16 +479,55 @@ mod tests {
         assert_eq!(outcome(&handlers, "t").await, dead);
     }
 
-    #[test]
-    fn dsp_4_patterns() {
-        for (pattern, topic) in
-            [("order.*", "order.a.b"), ("*", ""), ("*.x", "a.x"), ("a*b*c", "abbc")]
-        {
-            assert!(matches(pattern, topic), "{pattern} {topic}");
-        }
-        for (pattern, topic) in [("order.*", "order"), ("*.x", "a.xy"), ("a*b", "ac"), ("A*", "a")]
-        {
-            assert!(!matches(pattern, topic), "{pattern} {topic}");
-        }
+    #[tokio::test]
+    async fn dsp_6_a_topic_can_be_left_to_others() {
+        let some = Handlers::new().unknown(UnknownTopic::Leave).topic("mine", |_| async { Ok(()) });
+        let topic = |name: &str| Topic::new(name).expect("legal");
+        assert!(some.takes(&topic("mine")) && !some.takes(&topic("other")));
+        assert!(!some.takes_every_topic());
+        assert_eq!(outcome(&some, "other").await, Outcome::Unstarted);
+        assert!(some.all(|_| async { Ok(()) }).takes_every_topic());
+        assert!(Handlers::new().takes(&topic("other")) && Handlers::new().takes_every_topic());
+    }
+
+    #[tokio::test]
+    async fn dsp_14_a_batch_handler_answers_per_message() {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&calls);
+        let handlers = Handlers::new()
+            .topic("m.bad", |_| async { Err(HandlerError::dead("first")) })
+            .batch("m.*", 3, move |deliveries: Vec<Delivery>| {
+                seen.lock().expect("lock").push(deliveries.len());
+                async move {
+                    let answer = |d: &Delivery| match d.message().topic().as_str() {
+                        "m.later" => Err(HandlerError::retry("later")),
+                        _ => Ok(()),
+                    };
+                    // It forgets the last one.
+                    deliveries[1..].iter().map(answer).collect()
+                }
+            });
+        let batch = ["m.a", "m.bad", "m.later", "m.b"].map(delivery);
+        let outcomes = handlers.deliver(&batch).await;
+        let missing = "the handler gave no answer for this message".to_owned();
+        let expected = [
+            Outcome::Failed("later".to_owned()),
+            Outcome::Permanent("first".to_owned()),
+            Outcome::Done,
+            Outcome::Failed(missing),
+        ];
+        assert_eq!(outcomes, expected);
+        assert_eq!(*calls.lock().expect("lock"), [3]);
+        let call = |name: &str| handlers.call(&Topic::new(name).expect("legal"));
+        assert_eq!((call("m.a").most, call("m.a").group), (3, call("m.b").group));
+        assert_eq!((call("other").most, call("other").group), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn dsp_5_a_batch_handler_may_panic() {
+        let handlers = Handlers::new().batch("t", 9, |_| async { panic!("all") });
+        let failed = Outcome::Failed("handler panicked: all".to_owned());
+        let batch = [delivery("t"), delivery("t")];
+        assert_eq!(handlers.deliver(&batch).await, [failed.clone(), failed]);
     }
 }

@@ -17,6 +17,7 @@ mod local;
 mod message;
 mod observe;
 mod outbox;
+mod pattern;
 mod retry;
 mod sink;
 pub mod store;
@@ -26,17 +27,18 @@ mod work_queue;
 
 pub use builder::{MessageBuilder, PRIORITY_RANGE};
 pub use clock::{Clock, ManualClock, Timestamp, micros};
-pub use dispatcher::{Dispatcher, DispatcherConfig, Running};
+pub use dispatcher::{Dispatcher, DispatcherConfig, Rate, Running, TopicConfig};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, IntoMessage};
-pub use handler::{HandlerError, HandlerResult, Handlers, UnknownTopic};
+pub use handler::{Handler, HandlerError, HandlerResult, Handlers, UnknownTopic};
 pub use headers::Headers;
 pub use idempotency::IdempotencyKey;
 pub use ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
 pub use message::{Lane, Message, TraceContext, When};
+pub use observe::{Counts, Depth, Latency, Snapshot, Throughput};
 pub use outbox::{Outbox, OutboxConfig, Published};
 pub use retry::{Backoff, Retry};
-pub use sink::{Delivery, Sink};
+pub use sink::{Call, Delivery, Interceptor, Sink};
 pub use text::{
     AggregateId, AggregateType, CausationId, ContentType, CorrelationId, OrderingKey, TenantId,
     Topic,

@@ -6,20 +6,45 @@ use tokio::sync::Notify;
 
 use crate::dispatcher::hot::{Handover, Hot};
 use crate::ids::OwnerToken;
+use crate::observe::{Observer, Snapshot};
 
 /// What all handles of one store share within a process: the wake-up, and the dispatchers that run
 /// here and take messages right from a commit.
 ///
 /// A store keeps one, shared by its clones, and gives it out in
 /// [`Store::local`](crate::store::Store::local). There is nothing else to do with it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Local {
     woken: Notify,
+    observer: Observer,
     /// In the order in which they started.
     hot: Mutex<Vec<Arc<Hot>>>,
 }
 
 impl Local {
+    /// For a store that people know by this name, and one of its boxes: `outbox` or `inbox`.
+    #[must_use]
+    pub fn new(store: &str, queue: &'static str) -> Self {
+        let observer = Observer::new(store.into(), queue);
+        Self { woken: Notify::new(), observer, hot: Mutex::default() }
+    }
+
+    /// The store's name, as in log lines and figures.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.observer.store()
+    }
+
+    /// The figures of this process for this store.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.observer.snapshot()
+    }
+
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
     /// Wakes whoever waits in [`woken`](Self::woken), or the next one who does.
     pub fn wake(&self) {
         self.woken.notify_one();
@@ -46,5 +71,11 @@ impl Local {
     /// What a commit begins with: the dispatcher that has been here longest takes its messages.
     pub(crate) fn handover(&self) -> Handover {
         Handover::to(self.lock().first().map(Arc::clone))
+    }
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self::new("store", "outbox")
     }
 }

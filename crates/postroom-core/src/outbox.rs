@@ -9,8 +9,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::IntoMessage;
 use crate::ids::{Lease, MessageId, OwnerToken, WorkId};
 use crate::message::{Message, TraceContext};
+use crate::observe::Snapshot;
 use crate::store::{
-    Appended, CHUNK_BYTES, CHUNK_MESSAGES, Store, StoreTransaction, TransactionalStore, id_taken,
+    Appended, CHUNK_BYTES, CHUNK_MESSAGES, Entry, Store, StoreTransaction, TransactionalStore,
+    id_taken,
 };
 use crate::transaction::OutboxTransaction;
 use crate::work_queue::WorkQueue;
@@ -221,6 +223,7 @@ impl<S: TransactionalStore> Outbox<S> {
             return Err(unreachable("a store answers for each entry"));
         }
         handover.wrote(reserved, &entries, &appended);
+        self.observe(&entries, &appended);
         let mut answered = vec![false; appended.len()];
         Ok(first_of
             .into_iter()
@@ -229,6 +232,22 @@ impl<S: TransactionalStore> Outbox<S> {
                 published(&entries[first].message, appended[first], repeated)
             })
             .collect())
+    }
+
+    fn observe(&self, entries: &[Entry], appended: &[Appended]) {
+        let observer = self.store.local().observer();
+        for (entry, appended) in entries.iter().zip(appended) {
+            match appended {
+                Appended::New { leased, .. } => observer.enqueued(&entry.message, *leased),
+                Appended::Existed(_) => observer.duplicate(&entry.message),
+            }
+        }
+    }
+
+    /// The figures of this process for this store.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.store.local().snapshot()
     }
 }
 

@@ -4,17 +4,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
+use crate::handler::HandlerResult;
 use crate::lifecycle::Outcome;
 use crate::message::Message;
 use crate::store::BoxFuture;
+use crate::text::Topic;
 
 /// Takes messages, and says of each how that ended.
 ///
 /// Delivery is at least once: after a crash, a lost lease or a lost answer the same message comes
 /// again, with the same id and the same bytes.
+///
+/// A sink may wrap another one, to do something around each call; an [`Interceptor`] is the simpler
+/// way to look at single messages.
 pub trait Sink: Send + Sync + 'static {
-    /// Delivers up to [`max_batch`](Self::max_batch) messages; answers in their order.
+    /// Delivers messages that may share a [call](Self::call); answers in their order.
     ///
     /// A missing answer counts as a failure. The future is dropped when its time is up.
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> BoxFuture<'a, Vec<Outcome>>;
@@ -24,6 +30,12 @@ pub trait Sink: Send + Sync + 'static {
         1
     }
 
+    /// Which call a message of this topic goes into. Default: any messages share one, up to
+    /// [`max_batch`](Self::max_batch).
+    fn call(&self, _topic: &Topic) -> Call {
+        Call { group: 0, most: self.max_batch() }
+    }
+
     /// Whether a batch may hold several messages of one ordering key. It then takes them in order
     /// and stops at the first that fails; what comes behind that one is given back whatever the
     /// answer says, and the whole may come again. Default: no, one at a time.
@@ -31,10 +43,62 @@ pub trait Sink: Send + Sync + 'static {
         false
     }
 
-    /// Whether it takes messages of any topic. One that gives some back gets no messages with an
-    /// ordering key: it would stop their keys. Default: yes.
+    /// Whether it takes messages of this topic. Others are left to other processes: given back once
+    /// and not claimed for a minute. Default: yes.
+    fn takes(&self, _topic: &Topic) -> bool {
+        true
+    }
+
+    /// Whether it takes messages of any topic. One that leaves some to others gets no messages with
+    /// an ordering key: it would stop their keys. Default: yes.
     fn takes_every_topic(&self) -> bool {
         true
+    }
+}
+
+/// Which messages a sink takes in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Messages with the same number may share it.
+    pub group: usize,
+    /// How many at most.
+    pub most: usize,
+}
+
+/// Looks at every message before and after it is handled, whatever the sink is: for audit, checks
+/// and measurements.
+///
+/// Several are called in the order in which they were added, and afterwards in the reverse order.
+///
+/// ```
+/// use postroom_core::lifecycle::Outcome;
+/// use postroom_core::store::BoxFuture;
+/// use postroom_core::{Delivery, HandlerError, HandlerResult, Interceptor};
+///
+/// struct OnlyKnownTenants;
+///
+/// impl Interceptor for OnlyKnownTenants {
+///     fn before<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, HandlerResult> {
+///         Box::pin(async move {
+///             match delivery.message().tenant_id() {
+///                 Some(_) => Ok(()),
+///                 None => Err(HandlerError::dead("no tenant")),
+///             }
+///         })
+///     }
+/// }
+/// ```
+pub trait Interceptor: Send + Sync + 'static {
+    /// Called before a message is handled, within the time that its handler has. An error takes the
+    /// place of the handler's answer, and the handler is not called.
+    fn before<'a>(&'a self, _delivery: &'a Delivery) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Called with what came of it, also of what panicked, ran out of time or was refused before.
+    /// Not called when the lease was lost: what came of that message is somebody else's to tell.
+    fn after<'a>(&'a self, _delivery: &'a Delivery, _outcome: &'a Outcome) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
     }
 }
 
@@ -45,6 +109,7 @@ pub struct Delivery {
     attempt: u32,
     deadline: Instant,
     cancelled: CancellationToken,
+    span: Span,
 }
 
 impl Delivery {
@@ -53,8 +118,9 @@ impl Delivery {
         attempt: u32,
         deadline: Instant,
         cancelled: CancellationToken,
+        span: Span,
     ) -> Self {
-        Self { message, attempt, deadline, cancelled }
+        Self { message, attempt, deadline, cancelled, span }
     }
 
     /// The message.
@@ -80,5 +146,12 @@ impl Delivery {
     #[must_use]
     pub fn cancelled(&self) -> &CancellationToken {
         &self.cancelled
+    }
+
+    /// The span of this delivery. A [handler](crate::Handlers) for single messages runs inside it;
+    /// whatever takes many at once may enter it where it works on this one.
+    #[must_use]
+    pub fn span(&self) -> &Span {
+        &self.span
     }
 }

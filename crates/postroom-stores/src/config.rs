@@ -1,5 +1,6 @@
 //! What all stores can be told.
 
+use postroom_core::store::Local;
 use postroom_core::{Clock, Result};
 
 use crate::names::{Names, Queue};
@@ -15,6 +16,8 @@ use crate::names::{Names, Queue};
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
+    /// What log lines and figures call this store. Default the name of the database or the file.
+    pub name: Option<String>,
     /// The schema (PostgreSQL) or the first part of each table name (SQLite). Default `postroom`.
     pub schema: String,
     /// Put before each table name within the schema. Default none.
@@ -34,6 +37,7 @@ pub struct StoreConfig {
 impl Default for StoreConfig {
     fn default() -> Self {
         Self {
+            name: None,
             schema: "postroom".to_owned(),
             prefix: String::new(),
             queue: Queue::Outbox,
@@ -51,6 +55,12 @@ impl StoreConfig {
     /// `Invalid` when the schema or the prefix is not a plain lower-case identifier.
     pub fn validate(&self) -> Result<()> {
         self.names().map(drop)
+    }
+
+    /// What the stores' handles in this process share.
+    pub(crate) fn local(&self, database: Option<&str>) -> Local {
+        let name = self.name.as_deref().or(database).unwrap_or(&self.schema);
+        Local::new(name, self.queue.as_str())
     }
 
     pub(crate) fn names(&self) -> Result<Names> {

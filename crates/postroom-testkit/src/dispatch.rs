@@ -113,7 +113,7 @@ where
     while store.stats().await.expect("stats").done < published {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let dropped = hot.hot_dropped();
+    let dropped = hot.snapshot().counts.hot_dropped;
     for dispatcher in [hot, rival] {
         assert!(dispatcher.shutdown(Duration::from_secs(30)).await, "nothing was cut");
     }

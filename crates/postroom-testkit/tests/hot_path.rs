@@ -88,9 +88,9 @@ impl World {
 
     /// Whether the whole hot queue of this size is free, told by using it.
     async fn assert_all_places_are_free(&self, running: &Running, size: usize) {
-        let before = running.hot_dropped();
+        let before = running.snapshot().counts.hot_dropped;
         let all = self.publish_many(size).await;
-        assert_eq!(running.hot_dropped(), before, "a place has leaked");
+        assert_eq!(running.snapshot().counts.hot_dropped, before, "a place has leaked");
         sleep(Duration::from_millis(100)).await;
         for id in all {
             assert_eq!(self.runs(id), 1, "it came without a claim");
@@ -294,7 +294,7 @@ async fn dsp_3_without_a_place_a_message_is_born_ready_and_counted() {
     let all = world.publish_many(10).await;
     sleep(secs(0.01)).await;
     let stats = world.store.stats().await.expect("stats");
-    assert_eq!((stats.leased, stats.ready, running.hot_dropped()), (2, 8, 8));
+    assert_eq!((stats.leased, stats.ready, running.snapshot().counts.hot_dropped), (2, 8, 8));
     world.until_settled().await;
     for id in all {
         assert_eq!((world.record(id).await.state, world.runs(id)), (State::Done, 1));
@@ -305,7 +305,7 @@ async fn dsp_3_without_a_place_a_message_is_born_ready_and_counted() {
     world.publish_many(10).await;
     world.until_settled().await;
     assert!(began.elapsed() < secs(0.5), "{:?}", began.elapsed());
-    assert_eq!(running.hot_dropped(), 16);
+    assert_eq!(running.snapshot().counts.hot_dropped, 16);
     running.shutdown(secs(1.0)).await;
 }
 
@@ -329,7 +329,7 @@ async fn dsp_2_order_and_times_and_early_writes_are_left_to_the_claim() {
     ready.push(world.outbox.publish_in(&mut conn, plain()).await.expect("publish").id);
     conn.commit();
     sleep(secs(0.5)).await;
-    assert_eq!((world.handled(), running.hot_dropped()), (0, 0));
+    assert_eq!((world.handled(), running.snapshot().counts.hot_dropped), (0, 0));
     for id in ready {
         assert_eq!(world.record(id).await.state, State::Ready);
     }
@@ -340,7 +340,7 @@ async fn dsp_2_order_and_times_and_early_writes_are_left_to_the_claim() {
     let off = world.start(NOW, DispatcherConfig { hot_queue: 0, ..small() });
     let after = world.publish(plain()).await;
     assert_eq!(world.record(after).await.state, State::Ready, "it is turned off");
-    assert_eq!(off.hot_dropped(), 0);
+    assert_eq!(off.snapshot().counts.hot_dropped, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -451,7 +451,11 @@ async fn dsp_1_cold_work_is_not_starved_by_hot() {
     });
     sleep(secs(1.0)).await;
     let done = cold.iter().filter(|id| world.runs(**id) > 0).count();
-    assert_eq!((done, running.hot_dropped()), (20, 0), "a turn in four of a hundred");
+    assert_eq!(
+        (done, running.snapshot().counts.hot_dropped),
+        (20, 0),
+        "a turn in four of a hundred"
+    );
     stream.abort();
     running.shutdown(secs(1.0)).await;
 }
@@ -472,7 +476,7 @@ async fn h2_places_come_back_whatever_the_settle_comes_to() {
             sleep(secs(30.0)).await;
         }
     }
-    assert_eq!(running.hot_dropped(), 0);
+    assert_eq!(running.snapshot().counts.hot_dropped, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use super::TopicConfig;
+use super::topics::find;
 use crate::error::{Error, ErrorKind, Result};
 use crate::retry::Retry;
-use crate::store::{Claim, check_lease};
+use crate::store::{Claim, Purge, check_lease};
+use crate::text::Topic;
 
 /// Settings of a [`Dispatcher`](super::Dispatcher). Every one has a default that works.
 #[derive(Clone, Debug)]
@@ -28,6 +31,11 @@ pub struct DispatcherConfig {
     pub handler_timeout: Duration,
     /// When to try again, and when to stop.
     pub retry: Retry,
+    /// Settings of single topics.
+    pub topics: Vec<TopicConfig>,
+    /// What is deleted because it is old, about once an hour; nothing with `None`. Default: what
+    /// was done 30 days ago; dead letters are kept.
+    pub purge: Option<Purge>,
 }
 
 impl Default for DispatcherConfig {
@@ -42,6 +50,8 @@ impl Default for DispatcherConfig {
             poll_interval: Duration::from_secs(1),
             handler_timeout: Duration::from_secs(25),
             retry: Retry::default(),
+            topics: Vec::new(),
+            purge: Some(Purge::default()),
         }
     }
 }
@@ -70,10 +80,23 @@ impl DispatcherConfig {
         let timeout = !self.handler_timeout.is_zero() && self.handler_timeout < self.lease;
         require(timeout, "handler_timeout must be more than 0 and less than the lease");
         require(self.retry.max_attempts > 0, "retry.max_attempts must be at least 1");
+        problems.extend(self.topics.iter().flat_map(TopicConfig::problems));
         if problems.is_empty() {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Invalid, problems.join("; ")))
+    }
+
+    /// The retry policy of a topic.
+    pub(super) fn retry_of(&self, topic: &Topic) -> &Retry {
+        let own = || self.topics[find(&self.topics, topic.as_str())?].retry.as_ref();
+        own().unwrap_or(&self.retry)
+    }
+
+    /// The most attempts that any topic has: a claim knows only one number.
+    pub(super) fn most_attempts(&self) -> u32 {
+        let own = self.topics.iter().filter_map(|topic| topic.retry.as_ref());
+        own.chain([&self.retry]).map(|retry| retry.max_attempts).max().unwrap_or_default()
     }
 
     /// How long before its end a lease counts as over: time for the answer to reach the database.
@@ -85,6 +108,7 @@ impl DispatcherConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatcher::Rate;
 
     #[test]
     fn defaults_are_those_of_the_specification() {
@@ -101,10 +125,11 @@ mod tests {
             batch: 0,
             hot_queue: 1_000_001,
             handler_timeout: Duration::from_secs(30),
+            topics: vec![TopicConfig::new("mail.*").concurrency(0).rate(Rate::per_second(0))],
             ..DispatcherConfig::default()
         };
-        let error = config.validate().expect_err("four problems").to_string();
-        for part in ["workers", "batch", "hot_queue", "handler_timeout"] {
+        let error = config.validate().expect_err("six problems").to_string();
+        for part in ["workers", "batch", "hot_queue", "handler_timeout", "concurrency", "rate"] {
             assert!(error.contains(part), "{error}");
         }
     }

@@ -7,23 +7,24 @@
 //! it back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::leases::Leases;
+use super::limits::Limits;
 use super::work::{Finished, Job};
 use crate::clock::Timestamp;
 use crate::ids::{Lease, LeaseToken, OwnerToken};
 use crate::lifecycle::Settlement;
 use crate::message::{Message, When};
-use crate::observe;
+use crate::observe::Observer;
+use crate::sink::Sink;
 use crate::store::{Appended, Birth, Entry, WorkItem};
 
 /// The publishers' end of the hot queue of a running dispatcher.
-#[derive(Debug)]
 pub(crate) struct Hot {
     pub(super) owner: OwnerToken,
     pub(super) lease: Duration,
@@ -35,7 +36,9 @@ pub(crate) struct Hot {
     /// Weak, because the settler ends with the workers.
     pub(super) finished: mpsc::WeakSender<Vec<Finished>>,
     pub(super) leases: Arc<Leases>,
-    pub(super) dropped: Arc<AtomicU64>,
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) observer: Observer,
     /// Whether messages found no place lately; told once.
     pub(super) full: AtomicBool,
 }
@@ -43,6 +46,17 @@ pub(crate) struct Hot {
 impl Hot {
     pub(crate) fn owner(&self) -> OwnerToken {
         self.owner
+    }
+
+    /// Order and due times are the claim's business, whether a point in time has passed is for the
+    /// database's clock to say, and what has to wait here may as well be taken by others.
+    fn wants(&self, message: &Message) -> bool {
+        let expires_at = matches!(message.expires(), Some(When::At(_)));
+        let may_be_hot = message.ordering_key().is_none() && message.due().is_none();
+        may_be_hot
+            && !expires_at
+            && self.sink.takes(message.topic())
+            && !self.limits.is_full_for(message)
     }
 
     /// As many places as there are, up to `wanted`.
@@ -61,9 +75,9 @@ impl Hot {
 
     fn count_dropped(&self, dropped: usize) {
         if dropped > 0 {
-            self.dropped.fetch_add(dropped as u64, Ordering::Relaxed);
+            self.observer.hot_dropped(dropped);
             if !self.full.swap(true, Ordering::Relaxed) {
-                observe::hot_queue_full(self.size);
+                self.observer.hot_queue_full(self.size);
             }
         } else if self.full.load(Ordering::Relaxed)
             && self.places.available_permits() >= self.size.div_ceil(2)
@@ -106,13 +120,16 @@ impl Handover {
     pub(crate) fn reserve(&mut self, messages: &[&Message]) -> Reserved {
         let mut reserved = Reserved {
             places: None,
+            wanted: Vec::new().into_iter(),
             free: 0,
             birth: Birth::Ready,
             token: None,
             before: Instant::now(),
         };
         let Some(hot) = &self.hot else { return reserved };
-        let wanted = messages.iter().filter(|message| may_be_hot(message)).count();
+        let wants: Vec<bool> = messages.iter().map(|message| hot.wants(message)).collect();
+        let wanted = wants.iter().filter(|wanted| **wanted).count();
+        reserved.wanted = wants.into_iter();
         if let Some(places) = hot.reserve(wanted) {
             let token = LeaseToken::random();
             reserved.free = places.num_permits();
@@ -180,8 +197,9 @@ impl Hot {
         let lease = item.lease;
         // Before it is sent: a worker starts nothing whose lease it does not know.
         let cancelled = self.leases.add(lease, deadline);
+        let (since, hot, key, turn) = (Instant::now(), true, None, None);
         let sent =
-            self.jobs.try_send(Job { item, place, cancelled, expires, hot: true, key: None });
+            self.jobs.try_send(Job { item, place, cancelled, since, expires, hot, key, turn });
         if sent.is_err() {
             self.leases.remove(lease);
         }
@@ -200,6 +218,8 @@ impl Hot {
 #[derive(Debug)]
 pub(crate) struct Reserved {
     places: Option<OwnedSemaphorePermit>,
+    /// Which of the messages are to have one.
+    wanted: std::vec::IntoIter<bool>,
     free: usize,
     birth: Birth,
     token: Option<LeaseToken>,
@@ -207,10 +227,10 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// The message with the next free place, if it may have one and there is one.
+    /// The next message with the next free place, if it is to have one and there is one.
     pub(crate) fn entry(&mut self, message: &Message) -> Entry {
         let mut birth = Birth::Ready;
-        if self.free > 0 && may_be_hot(message) {
+        if self.wanted.next() == Some(true) && self.free > 0 {
             self.free -= 1;
             birth = self.birth;
         }
@@ -218,9 +238,8 @@ impl Reserved {
     }
 }
 
-/// Order and due times are the claim's business, and whether a point in time has passed is for the
-/// database's clock to say.
-fn may_be_hot(message: &Message) -> bool {
-    let expires_at = matches!(message.expires(), Some(When::At(_)));
-    message.ordering_key().is_none() && message.due().is_none() && !expires_at
+impl std::fmt::Debug for Hot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hot").field("owner", &self.owner).finish_non_exhaustive()
+    }
 }

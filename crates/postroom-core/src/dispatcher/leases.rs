@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use crate::ids::Lease;
-use crate::observe;
 
 /// What is held, queued or running.
 #[derive(Debug, Default)]
@@ -19,7 +18,6 @@ pub(super) struct Leases(Mutex<BTreeMap<Lease, Held>>);
 
 #[derive(Debug)]
 struct Held {
-    since: Instant,
     deadline: Instant,
     cancelled: CancellationToken,
 }
@@ -32,8 +30,7 @@ impl Leases {
     /// Takes note of a lease; the token is cancelled when it is lost.
     pub(super) fn add(&self, lease: Lease, deadline: Instant) -> CancellationToken {
         let cancelled = CancellationToken::new();
-        let since = Instant::now();
-        self.lock().insert(lease, Held { since, deadline, cancelled: cancelled.clone() });
+        self.lock().insert(lease, Held { deadline, cancelled: cancelled.clone() });
         cancelled
     }
 
@@ -44,11 +41,6 @@ impl Leases {
     /// The local end of a lease; none when it is not held any more.
     pub(super) fn deadline(&self, lease: Lease) -> Option<Instant> {
         self.lock().get(&lease).map(|held| held.deadline)
-    }
-
-    /// When it came into this process.
-    pub(super) fn since(&self, lease: Lease) -> Option<Instant> {
-        self.lock().get(&lease).map(|held| held.since)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -114,7 +106,7 @@ impl Engine {
                 self.leases.lose(&renewed.lost);
                 self.leases.extend(&all, deadline);
             }
-            Err(error) => observe::outage("renew", &error),
+            Err(error) => self.observer().outage("renew", &error),
         }
     }
 }

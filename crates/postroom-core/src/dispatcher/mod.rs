@@ -7,17 +7,23 @@
 
 mod config;
 pub(crate) mod hot;
+mod intercept;
+mod keep;
 mod leases;
+mod left;
+mod limits;
 mod order;
 mod pace;
 mod pause;
 mod poll;
 mod settle;
+mod topics;
 mod work;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
@@ -28,14 +34,19 @@ use tokio_util::task::TaskTracker;
 pub use config::DispatcherConfig;
 use hot::Hot;
 use leases::Leases;
+use left::Left;
+use limits::Limits;
 use order::Keys;
 use pace::{NextRetry, Pace};
 use pause::Pauses;
+pub use topics::{Rate, TopicConfig};
 use work::{Finished, Job, Queues};
 
 use crate::error::Result;
 use crate::ids::OwnerToken;
-use crate::sink::Sink;
+use crate::observe::{Depth, Observer, Snapshot};
+use crate::retry::Retry;
+use crate::sink::{Interceptor, Sink};
 use crate::store::Store;
 use crate::work_queue::WorkQueue;
 
@@ -52,13 +63,22 @@ use crate::work_queue::WorkQueue;
 pub struct Dispatcher {
     store: Arc<dyn Store>,
     sink: Arc<dyn Sink>,
+    interceptors: Vec<Arc<dyn Interceptor>>,
     config: DispatcherConfig,
 }
 
 impl Dispatcher {
     /// A dispatcher with default settings.
     pub fn new(store: Arc<dyn Store>, sink: impl Sink) -> Self {
-        Self { store, sink: Arc::new(sink), config: DispatcherConfig::default() }
+        let (sink, config) = (Arc::new(sink), DispatcherConfig::default());
+        Self { store, sink, interceptors: Vec::new(), config }
+    }
+
+    /// Has every message looked at before and after it is handled.
+    #[must_use]
+    pub fn intercept(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
     }
 
     /// Other settings.
@@ -74,17 +94,19 @@ impl Dispatcher {
     /// `Invalid` when a setting is out of bounds; then nothing was started.
     pub fn start(self) -> Result<Running> {
         self.config.validate()?;
-        let queue = WorkQueue::new(self.store).retry(self.config.retry.clone());
+        let retry =
+            Retry { max_attempts: self.config.most_attempts(), ..self.config.retry.clone() };
+        let queue = WorkQueue::new(self.store).retry(retry);
         let engine = Arc::new(Engine {
             queue,
             sink: self.sink,
+            interceptors: self.interceptors,
             owner: OwnerToken::random(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             leases: Arc::default(),
             keys: Keys::default(),
-            left: AtomicBool::new(false),
-            hot_dropped: Arc::default(),
+            gone: AtomicBool::new(false),
             hot_places: Arc::new(Semaphore::new(self.config.hot_queue)),
             room: Arc::new(Semaphore::new(self.config.cold_queue)),
             running: AtomicUsize::new(0),
@@ -93,6 +115,8 @@ impl Dispatcher {
             pace: Pace::default(),
             next_retry: NextRetry::default(),
             pauses: Pauses::default(),
+            limits: Arc::new(Limits::new(&self.config)),
+            left: Left::default(),
             config: self.config,
         });
         Ok(Running::spawn(engine))
@@ -109,6 +133,7 @@ impl fmt::Debug for Dispatcher {
 struct Engine {
     queue: WorkQueue,
     sink: Arc<dyn Sink>,
+    interceptors: Vec<Arc<dyn Interceptor>>,
     config: DispatcherConfig,
     owner: OwnerToken,
     /// Claim nothing more, start nothing more.
@@ -118,9 +143,7 @@ struct Engine {
     leases: Arc<Leases>,
     keys: Keys,
     /// Whether its slots were given back.
-    left: AtomicBool,
-    /// Messages that found no place in the hot queue.
-    hot_dropped: Arc<AtomicU64>,
+    gone: AtomicBool,
     /// A permit per message that may come right from a commit.
     hot_places: Arc<Semaphore>,
     /// A permit per claimed item that may be in this process.
@@ -134,9 +157,15 @@ struct Engine {
     pace: Pace,
     next_retry: NextRetry,
     pauses: Pauses,
+    limits: Arc<Limits>,
+    left: Left,
 }
 
 impl Engine {
+    fn observer(&self) -> &Observer {
+        self.queue.store().local().observer()
+    }
+
     /// Takes nothing more, from now on and in this order: what is committed meanwhile comes back.
     fn halt(&self) {
         self.queue.store().local().deregister(self.owner);
@@ -145,7 +174,7 @@ impl Engine {
 
     /// Lets others have its share of the ordered messages at once rather than after its lease.
     async fn leave(&self) {
-        if !self.left.swap(true, Ordering::Relaxed) {
+        if !self.gone.swap(true, Ordering::Relaxed) {
             let leaving = self.queue.store().leave(self.owner);
             let _ = timeout(Duration::from_secs(1), leaving).await;
         }
@@ -166,7 +195,9 @@ impl Engine {
             jobs,
             finished,
             leases: Arc::clone(&self.leases),
-            dropped: Arc::clone(&self.hot_dropped),
+            sink: Arc::clone(&self.sink),
+            limits: Arc::clone(&self.limits),
+            observer: self.observer().clone(),
             full: AtomicBool::new(false),
         });
     }
@@ -190,8 +221,7 @@ impl Running {
         // As large as both, so that whoever has a place never waits.
         let (finished_sender, finished) = mpsc::channel(cold_size + hot_size);
         tasks.spawn(Arc::clone(&engine).settle(finished, cold_sender.downgrade()));
-        tasks.spawn(Arc::clone(&engine).poll(cold_sender));
-        let queues = Arc::new(Mutex::new(Queues { hot, cold, turn: 0 }));
+        let queues = Arc::new(Mutex::new(Queues { hot, cold, turn: 0, aside: VecDeque::new() }));
         let work = || Arc::clone(&engine).work(Arc::clone(&queues), finished_sender.clone());
         for _ in 0..engine.config.workers {
             tasks.spawn(work());
@@ -202,6 +232,10 @@ impl Running {
             stop.cancelled().await;
             last.await;
         });
+        let waiting = [cold_sender.downgrade(), hot_sender.downgrade()];
+        tasks.spawn(Arc::clone(&engine).start_waiting(waiting, finished_sender.clone()));
+        tasks.spawn(Arc::clone(&engine).poll(cold_sender));
+        tasks.spawn(Arc::clone(&engine).keep_house());
         engine.open(hot_sender, finished_sender.downgrade());
         let (renewer, until) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move { renewer.renew_leases(until).await });
@@ -216,10 +250,18 @@ impl Running {
         self.engine.owner
     }
 
-    /// How many messages of this process had to wait for a claim because the hot queue was full.
+    /// The figures of this process for this store, and how full this dispatcher's queues are.
     #[must_use]
-    pub fn hot_dropped(&self) -> u64 {
-        self.engine.hot_dropped.load(Ordering::Relaxed)
+    pub fn snapshot(&self) -> Snapshot {
+        let engine = &self.engine;
+        let depth = |size: usize, free: &Semaphore| {
+            Some(Depth { held: size - free.available_permits().min(size), size })
+        };
+        let mut snapshot = engine.observer().snapshot();
+        snapshot.hot = depth(engine.config.hot_queue, &engine.hot_places);
+        snapshot.cold = depth(engine.config.cold_queue, &engine.room);
+        snapshot.running = Some(engine.running.load(Ordering::Relaxed));
+        snapshot
     }
 
     /// Whether it holds nothing at all: every place is free, no lease and no key is kept. For tests

@@ -53,12 +53,14 @@ impl Keys {
         }
     }
 
-    /// Up to `most` of those that wait, for a sink that takes a run at once.
-    pub(super) fn more(&self, key: i64, most: usize) -> Vec<Job> {
-        let mut runs = self.lock();
-        let Some(waiting) = runs.get_mut(&key) else { return Vec::new() };
-        let most = most.min(waiting.len());
-        waiting.drain(..most).collect()
+    /// The first of those that wait, for a sink that takes a run at once.
+    pub(super) fn more(&self, key: i64) -> Option<Job> {
+        self.lock().get_mut(&key)?.pop_front()
+    }
+
+    /// Takes back what [`more`](Self::more) gave.
+    pub(super) fn put_back(&self, key: i64, job: Job) {
+        self.lock().entry(key).or_default().push_front(job);
     }
 
     /// The next of a key whose last one ended well. With none left the key is free.

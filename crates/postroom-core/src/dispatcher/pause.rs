@@ -62,8 +62,6 @@ impl Engine {
         let seen = self.pauses.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Seen { at, paused }) = &*seen else { return false };
         let is_empty = !paused.all && paused.topics.is_empty();
-        !is_empty
-            && paused.covers(job.item.message.topic_hash())
-            && self.leases.since(job.item.lease).is_some_and(|since| since < *at)
+        !is_empty && paused.covers(job.item.message.topic_hash()) && job.since < *at
     }
 }

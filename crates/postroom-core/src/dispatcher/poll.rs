@@ -11,7 +11,6 @@ use super::{Engine, Job};
 use crate::clock;
 use crate::ids::Lease;
 use crate::message::When;
-use crate::observe;
 use crate::store::{Claim, Claimed, WorkItem};
 
 // One claim in so many takes a suspect although no worker is idle.
@@ -32,7 +31,7 @@ impl Engine {
             match self.claim(asked).await {
                 Ok(claimed) => {
                     if std::mem::take(&mut outage) {
-                        observe::recovered("claim");
+                        self.observer().recovered("claim");
                     }
                     let got = claimed.items.len() + claimed.dead as usize;
                     self.enqueue(claimed, places, before, &jobs).await;
@@ -44,7 +43,7 @@ impl Engine {
                 Err(error) => {
                     drop(places);
                     if !std::mem::replace(&mut outage, true) {
-                        observe::outage("claim", &error);
+                        self.observer().outage("claim", &error);
                     }
                     self.pause(idle.next()).await;
                 }
@@ -78,7 +77,7 @@ impl Engine {
     /// How many more items can be started within half a lease at the recent rate, but one per
     /// worker.
     fn pace(&self) -> usize {
-        let claimed = self.config.cold_queue - self.room.available_permits();
+        let claimed = self.under_way();
         let per_second = self.pace.per_second();
         let sustained = per_second.map_or(self.config.batch as usize, |per_second| {
             (per_second * self.config.lease.as_secs_f64() / 2.0) as usize
@@ -86,17 +85,25 @@ impl Engine {
         sustained.max(self.config.workers).saturating_sub(claimed)
     }
 
+    /// Claimed items and places for such. What waits for its topic's turn is not counted: it must
+    /// not keep others from being claimed.
+    fn under_way(&self) -> usize {
+        let claimed = self.config.cold_queue - self.room.available_permits();
+        claimed.saturating_sub(self.limits.waiting())
+    }
+
     async fn claim(&self, places: usize) -> crate::Result<Claimed> {
         // Suspects start at once, so there are as many as workers have nothing to do; but one now
         // and then even when all are busy, or they would starve under load.
-        let held = self.config.cold_queue - self.room.available_permits() - places;
+        let held = self.under_way().saturating_sub(places);
         let busy = held.max(self.running.load(Ordering::Relaxed));
         let idle = self.config.workers.saturating_sub(busy);
         let turn = self.claims.fetch_add(1, Ordering::Relaxed);
         let suspects = idle.max(usize::from(turn.is_multiple_of(SUSPECT_EVERY)));
         let claim = Claim::new(self.owner, self.config.lease, places as u32)?
             .suspects(suspects as u32)
-            .max_attempts(self.config.retry.max_attempts)
+            .max_attempts(self.config.most_attempts())
+            .except_topics([self.limits.full_topics(), self.left.topics()].concat())
             .ordered(self.sink.takes_every_topic())
             .holding(self.keys.held());
         self.queue.claim_with(&claim).await
@@ -109,7 +116,7 @@ impl Engine {
         before: Instant,
         jobs: &mpsc::Sender<Job>,
     ) {
-        observe::fetched(claimed.items.len(), claimed.dead);
+        self.observer().fetched(claimed.items.len(), claimed.dead);
         // Suspects first: nobody waits behind one, and it waits behind nobody.
         let mut items = claimed.items;
         items.sort_by_key(|item| item.lost == 0);
@@ -120,7 +127,9 @@ impl Engine {
             let cancelled = self.leases.add(item.lease, deadline);
             let expires = local_expiry(&item, before);
             let key = item.message.lane().map(|lane| lane.key_hash);
-            let job = Job { item, place, cancelled, expires, hot: false, key };
+            let since = Instant::now();
+            let (hot, turn) = (false, None);
+            let job = Job { item, place, cancelled, since, expires, hot, key, turn };
             let Some(job) = self.keys.admit(job) else { continue };
             if let Err(refused) = jobs.send(job).await {
                 // Cannot happen while the poller lives: workers end when this channel does.
@@ -138,6 +147,7 @@ impl Engine {
             () = self.stop.cancelled() => {}
             () = self.queue.store().woken() => {}
             () = self.next_retry.changed() => {}
+            () = self.limits.opened() => {}
             // Those that end a moment later come with the same claim.
             () = self.keys.ended() => self.pause(GATHER).await,
             () = sleep_until(until) => {}

@@ -12,7 +12,6 @@ use super::work::finish;
 use super::{Engine, Finished, Job};
 use crate::ids::Lease;
 use crate::lifecycle::Settlement;
-use crate::observe;
 
 // A group is sent when it is full, when its first member waited this long, or when nothing else
 // runs.
@@ -124,17 +123,17 @@ impl Engine {
             match self.queue.settle(self.owner, items.to_vec()).await {
                 Ok(settled) => {
                     if outage {
-                        observe::recovered("settle");
+                        self.observer().recovered("settle");
                     }
                     if !settled.lost.is_empty() {
-                        observe::lost(settled.lost.len());
+                        self.observer().lost(settled.lost.len());
                     }
                     self.note_retries(items);
                     return Some(settled.lost.into_iter().chain(settled.unknown).collect());
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut outage, true) {
-                        observe::outage("settle", &error);
+                        self.observer().outage("settle", &error);
                     }
                     if !error.is_transient() || self.kill.is_cancelled() {
                         return None;

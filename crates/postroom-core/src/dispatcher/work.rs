@@ -1,6 +1,6 @@
 //! The workers: run deliveries within their time, whatever the handler does.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,12 +12,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
+use super::left::LEFT_FOR;
+use super::limits::{Admission, Turn};
+use crate::clock;
 use crate::handler::without_panic;
 use crate::ids::Lease;
 use crate::lifecycle::{self, DeadReason, Outcome, Settlement};
-use crate::sink::Delivery;
+use crate::observe::Took;
+use crate::sink::{Call, Delivery, Sink};
 use crate::store::WorkItem;
-use crate::{clock, observe};
 
 /// An item on its way to a worker, with its place in this process.
 #[derive(Debug)]
@@ -25,11 +28,15 @@ pub(super) struct Job {
     pub(super) item: WorkItem,
     pub(super) place: OwnedSemaphorePermit,
     pub(super) cancelled: CancellationToken,
+    /// When it came into this process.
+    pub(super) since: Instant,
     pub(super) expires: Option<Instant>,
     /// Whether it came from a commit of this process rather than from a claim.
     pub(super) hot: bool,
     /// The hash of its ordering key, if it has one.
     pub(super) key: Option<i64>,
+    /// The right to run, where its topic has limits.
+    pub(super) turn: Option<Turn>,
 }
 
 /// Where the workers find jobs.
@@ -38,14 +45,46 @@ pub(super) struct Queues {
     pub(super) hot: mpsc::Receiver<Job>,
     pub(super) cold: mpsc::Receiver<Job>,
     pub(super) turn: usize,
+    /// What was passed over on the search for messages that share a call. Its turn is next.
+    pub(super) aside: VecDeque<Job>,
 }
 
 // Hot jobs go first, but for one turn in so many, or cold ones would starve.
 const COLD_EVERY: usize = 4;
 
+// How many jobs may be passed over to fill a batch.
+const MOST_ASIDE: usize = 64;
+
 impl Queues {
+    /// Jobs that share a call of the sink, as soon as there is one; none once there are no more.
+    async fn take(&mut self, sink: &dyn Sink) -> Vec<Job> {
+        let call = |job: &Job| sink.call(job.item.message.topic());
+        let most = sink.max_batch().max(1);
+        if self.aside.is_empty() {
+            let jobs = self.receive(most).await;
+            self.aside.extend(jobs);
+        }
+        let Some(first) = self.aside.pop_front() else { return Vec::new() };
+        let Call { group, most } = call(&first);
+        let mut batch = vec![first];
+        let mut rest = std::mem::take(&mut self.aside).into_iter();
+        while batch.len() < most && self.aside.len() < MOST_ASIDE {
+            let Some(job) = rest.next().or_else(|| self.try_receive()) else { break };
+            match call(&job).group == group {
+                true => batch.push(job),
+                false => self.aside.push_back(job),
+            }
+        }
+        self.aside.extend(rest);
+        batch
+    }
+
+    fn try_receive(&mut self) -> Option<Job> {
+        self.hot.try_recv().or_else(|_| self.cold.try_recv()).ok()
+    }
+
     /// Up to `most` jobs of one queue, as soon as there is one; none once both have ended.
-    async fn take(&mut self, most: usize) -> Vec<Job> {
+    async fn receive(&mut self, most: usize) -> Vec<Job> {
         self.turn = self.turn.wrapping_add(1);
         let (first, second) = match self.turn.is_multiple_of(COLD_EVERY) {
             true => (&mut self.cold, &mut self.hot),
@@ -82,39 +121,63 @@ impl Engine {
         queues: Arc<Mutex<Queues>>,
         finished: mpsc::Sender<Vec<Finished>>,
     ) {
-        let most = self.sink.max_batch().max(1);
         loop {
-            let mut batch = self.take(&queues, most).await;
+            let batch = self.take(&queues).await;
             if batch.is_empty() {
                 return;
             }
+            let (mut batch, mut ended) = self.admit(batch);
             if self.sink.takes_runs() {
-                self.add_runs(&mut batch, most);
+                self.add_runs(&mut batch);
             }
-            // In one piece, so that it is settled in one. The settler outlives the workers.
-            let _ = finished.send(self.deliver(batch).await).await;
+            ended.extend(self.deliver(batch).await);
+            if !ended.is_empty() {
+                // In one piece, so that it is settled in one. The settler outlives the workers.
+                let _ = finished.send(ended).await;
+            }
         }
     }
 
-    /// Fills a batch with what waits behind its ordered items.
-    fn add_runs(&self, batch: &mut Vec<Job>, most: usize) {
+    /// Those that may start now. Of the others some wait in line, and some are given back.
+    fn admit(&self, batch: Vec<Job>) -> (Vec<Job>, Vec<Finished>) {
+        let (mut start, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
+        for job in batch {
+            match self.limits.admit(job) {
+                Admission::Start(job) => start.push(job),
+                Admission::Waits => {}
+                Admission::Refused(job) => refused.push(finish(job, Some(Settlement::Release))),
+            }
+        }
+        (start, refused)
+    }
+
+    /// Fills a batch with what waits behind its ordered items, as far as it shares their call.
+    fn add_runs(&self, batch: &mut Vec<Job>) {
+        let call = |job: &Job| self.sink.call(job.item.message.topic());
+        let Some(Call { group, most }) = batch.first().map(call) else { return };
         let keys: Vec<_> = batch.iter().filter_map(|job| job.key).collect();
         for key in keys {
-            let room = most - batch.len();
-            batch.extend(self.keys.more(key, room));
+            while batch.len() < most {
+                let Some(mut next) = self.keys.more(key) else { break };
+                if call(&next).group != group || !self.limits.start(&mut next) {
+                    self.keys.put_back(key, next);
+                    break;
+                }
+                batch.push(next);
+            }
         }
     }
 
-    async fn take(&self, queues: &Mutex<Queues>, most: usize) -> Vec<Job> {
+    async fn take(&self, queues: &Mutex<Queues>) -> Vec<Job> {
         let mut queues = queues.lock().await;
         tokio::select! {
             biased;
             () = self.kill.cancelled() => {
                 // A commit that is still under way keeps the queue open, but not beyond this.
                 queues.hot.close();
-                queues.take(most).await
+                queues.take(&*self.sink).await
             }
-            batch = queues.take(most) => batch,
+            batch = queues.take(&*self.sink) => batch,
         }
     }
 
@@ -127,6 +190,9 @@ impl Engine {
             if job.key.is_some_and(|key| cut.contains(&key)) {
                 finished.push(finish(job, Some(Settlement::Release)));
             } else if let Some(settlement) = self.unfit(&job) {
+                if let Settlement::Dead { reason, .. } = &settlement {
+                    self.observer().died(&job.item.message, *reason, "");
+                }
                 cut.extend(job.key);
                 finished.push(finish(job, Some(settlement)));
             } else {
@@ -137,7 +203,9 @@ impl Engine {
             return finished;
         }
         self.running.fetch_add(started.len(), Ordering::Relaxed);
+        let begun = Instant::now();
         let outcomes = self.run(&started).await;
+        let handler = begun.elapsed();
         self.running.fetch_sub(started.len(), Ordering::Relaxed);
         // How much to claim depends on how fast claimed work goes.
         let cold = started.iter().filter(|job| !job.hot).count();
@@ -150,7 +218,9 @@ impl Engine {
                 finished.push(finish(job, Some(Settlement::Release)));
                 continue;
             }
-            let settlement = outcome.map(|outcome| self.decide(&job.item, outcome));
+            let total = job.item.claimed_at.since(job.item.created_at) + job.since.elapsed();
+            let took = Took { handler, total };
+            let settlement = outcome.map(|outcome| self.decide(&job.item, outcome, took));
             if settlement != Some(Settlement::Done) {
                 cut.extend(job.key);
             }
@@ -159,35 +229,39 @@ impl Engine {
         finished
     }
 
-    /// Why a job is not started: it is time to stop, it is paused, its time is up, or its lease is
-    /// about to be.
-    fn unfit(&self, job: &Job) -> Option<Settlement> {
-        let lease = job.item.lease;
-        if self.stop.is_cancelled() || !self.is_current(lease) || self.is_paused(job) {
+    /// Why a job is not started: it is time to stop, it is paused or somebody else's, its time is
+    /// up, or its lease is about to be.
+    pub(super) fn unfit(&self, job: &Job) -> Option<Settlement> {
+        let message = &job.item.message;
+        if !self.is_current(job.item.lease) {
+            self.observer().skipped(message);
             return Some(Settlement::Release);
         }
-        let expired = job.expires.is_some_and(|expires| expires <= Instant::now());
-        expired.then_some(Settlement::Dead {
-            reason: DeadReason::Expired,
-            counted: false,
-            error: None,
-        })
+        if self.stop.is_cancelled() || self.is_paused(job) {
+            return Some(Settlement::Release);
+        }
+        if !self.sink.takes(message.topic()) {
+            if self.left.note(message) {
+                self.observer().left(message.topic(), LEFT_FOR.as_secs());
+            }
+            return Some(Settlement::Release);
+        }
+        let dead = |reason| Some(Settlement::Dead { reason, counted: false, error: None });
+        if job.expires.is_some_and(|expires| expires <= Instant::now()) {
+            return dead(DeadReason::Expired);
+        }
+        // The claim knows only the most attempts of all topics.
+        let item = &job.item;
+        let used_up = item.attempts >= self.config.retry_of(message.topic()).max_attempts;
+        if item.lost > 0 && used_up { dead(DeadReason::LostLeases) } else { None }
     }
 
     /// One outcome per job; none where the lease was lost meanwhile.
     async fn run(&self, jobs: &[Job]) -> Vec<Option<Outcome>> {
         let limit = self.config.handler_timeout;
         let deadline = Instant::now() + limit;
-        let deliveries: Vec<_> = jobs
-            .iter()
-            .map(|job| {
-                let attempt = job.item.attempts + 1;
-                observe::handling(&job.item.message, attempt);
-                let message = job.item.message.clone();
-                Delivery::new(message, attempt, deadline, job.cancelled.clone())
-            })
-            .collect();
-        let call = timeout(limit, without_panic(async { self.sink.deliver(&deliveries).await }));
+        let deliveries: Vec<_> = jobs.iter().map(|job| self.delivery(job, deadline)).collect();
+        let call = timeout(limit, without_panic(self.intercepted(&deliveries)));
         let answer = tokio::select! {
             biased;
             () = self.kill.cancelled() => vec![Outcome::Unstarted; jobs.len()],
@@ -200,9 +274,16 @@ impl Engine {
                 Err(_) => vec![Outcome::Failed(format!("timed out after {limit:?}")); jobs.len()],
             },
         };
-        let missing = || Outcome::Failed("the sink gave no answer for this message".to_owned());
-        let answers = answer.into_iter().chain(std::iter::repeat_with(missing));
-        jobs.iter().zip(answers).map(|(_, outcome)| Some(outcome)).collect()
+        self.after(&deliveries, &answer).await;
+        answer.into_iter().map(Some).collect()
+    }
+
+    fn delivery(&self, job: &Job, deadline: Instant) -> Delivery {
+        let (message, attempt) = (job.item.message.clone(), job.item.attempts + 1);
+        let observer = self.observer();
+        observer.handling(&message, attempt);
+        let span = observer.span(&message, attempt);
+        Delivery::new(message, attempt, deadline, job.cancelled.clone(), span)
     }
 
     /// Ends when no lease of these is left: lost to somebody, or over by this process's clock,
@@ -223,8 +304,9 @@ impl Engine {
         }
     }
 
-    fn decide(&self, item: &WorkItem, outcome: Outcome) -> Settlement {
-        let (retry, unit) = (&self.config.retry, clock::random_unit());
+    fn decide(&self, item: &WorkItem, outcome: Outcome, took: Took) -> Settlement {
+        let retry = self.config.retry_of(item.message.topic());
+        let unit = clock::random_unit();
         let decide = || lifecycle::settle(outcome, item.attempts, retry, unit);
         // A custom backoff is somebody else's code.
         let settlement = catch_unwind(AssertUnwindSafe(decide)).unwrap_or(Settlement::Retry {
@@ -232,16 +314,16 @@ impl Engine {
             counted: true,
             error: Some("the retry policy panicked".to_owned()),
         });
-        let (message, attempt) = (&item.message, item.attempts + 1);
+        let (message, attempt, observer) = (&item.message, item.attempts + 1, self.observer());
         match &settlement {
-            Settlement::Done => observe::succeeded(message),
+            Settlement::Done => observer.succeeded(message, took),
             Settlement::Release => {}
             Settlement::Retry { error, .. } => {
                 let error = error.as_deref().unwrap_or_default();
-                observe::failed(message, attempt, retry.max_attempts, error);
+                observer.failed(message, attempt, retry.max_attempts, error, took);
             }
             Settlement::Dead { reason, error, .. } => {
-                observe::died(message, *reason, error.as_deref().unwrap_or_default());
+                observer.died(message, *reason, error.as_deref().unwrap_or_default());
             }
         }
         settlement

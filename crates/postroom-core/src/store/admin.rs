@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 use super::{BoxFuture, Changed, Pause, PauseRecord, Store};
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -149,7 +151,7 @@ pub struct Attempt {
 }
 
 /// How many messages are in which state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// Can be claimed now.
     pub ready: u64,
@@ -164,7 +166,15 @@ pub struct Stats {
     /// Dead letters.
     pub dead: u64,
     /// How long the oldest one that can be claimed has been there.
+    #[serde(serialize_with = "seconds")]
     pub oldest_ready: Option<Duration>,
+}
+
+fn seconds<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
 }
 
 /// What a migration did.

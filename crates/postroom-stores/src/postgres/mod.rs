@@ -84,6 +84,7 @@ impl PgStore {
     }
 
     fn with(sessions: Sessions, names: Names, config: StoreConfig) -> Self {
+        let local = Arc::new(config.local(sessions.database().as_deref()));
         Self {
             sessions,
             sql: Arc::new(Statements::new(&names)),
@@ -95,7 +96,7 @@ impl PgStore {
             halt: config.halt,
             turn: Arc::default(),
             pauses: Arc::default(),
-            local: Arc::default(),
+            local,
         }
     }
 

@@ -68,6 +68,11 @@ impl Sessions {
         Self { engine: Engine::Foreign(pool.clone()), application: pool }
     }
 
+    /// The name of the database, if it was given.
+    pub(crate) fn database(&self) -> Option<String> {
+        self.application.connect_options().get_database().map(ToOwned::to_owned)
+    }
+
     /// A connection for one statement of the engine; call [`finish`](EngineConn::finish) after it.
     pub(crate) async fn engine(&self, what: &str) -> Result<EngineConn> {
         match &self.engine {

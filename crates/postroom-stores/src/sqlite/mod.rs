@@ -87,8 +87,9 @@ impl SqliteStore {
     pub async fn open_with(options: SqliteConnectOptions, config: StoreConfig) -> Result<Self> {
         let options = options.journal_mode(SqliteJournalMode::Wal);
         let writer = connect_writer(&options).await?;
+        let file = options.get_filename().file_stem().map(|stem| stem.display().to_string());
         let reader = pool(4).connect_lazy_with(options.read_only(true).create_if_missing(false));
-        Self::assemble(writer, reader, Some("begin immediate"), config)
+        Self::assemble(writer, reader, Some("begin immediate"), config, file.as_deref())
     }
 
     /// A store that lives as long as this value: for tests and trials.
@@ -102,7 +103,7 @@ impl SqliteStore {
         // The only connection can not be replaced, so it must begin in whatever state it is: a
         // plain begin is a savepoint to a driver that believes in an older transaction, and that
         // opens one.
-        Self::assemble(only.clone(), only, None, config)
+        Self::assemble(only.clone(), only, None, config, Some("memory"))
     }
 
     fn assemble(
@@ -110,9 +111,10 @@ impl SqliteStore {
         reader: SqlitePool,
         begin: Option<&'static str>,
         config: StoreConfig,
+        file: Option<&str>,
     ) -> Result<Self> {
         let sql = Statements::new(&config.names()?);
-        let (turn, local) = (Mutex::default(), Local::default());
+        let (turn, local) = (Mutex::default(), config.local(file));
         Ok(Self { inner: Arc::new(Inner { writer, reader, begin, sql, config, turn, local }) })
     }
 

@@ -84,7 +84,7 @@ async fn b05_an_aborted_or_refused_commit_sends_nothing() {
     while done().await < 1 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(running.hot_dropped(), 0, "the place came back each time");
+    assert_eq!(running.snapshot().counts.hot_dropped, 0, "the place came back each time");
     assert!(running.shutdown(Duration::from_secs(5)).await);
     assert_eq!(handled.load(Ordering::SeqCst), 1, "only what was committed");
     pg.finish().await;

@@ -289,8 +289,10 @@ impl Store for NodeStore {
         Box::pin(self.call(Call::Renew, renewal))
     }
 
-    fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
-        self.inner.reap(limit, max_attempts)
+    /// The world reaps when the seed says so: a dispatcher that always does would hide a claim that
+    /// takes nothing over.
+    fn reap(&self, _limit: u32, _max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
+        Box::pin(async { Ok(Reaped::default()) })
     }
 
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postroom_core::{Backoff, DispatcherConfig, Retry};
+use postroom_core::{Backoff, DispatcherConfig, Rate, Retry, TopicConfig};
 
 use super::random::Random;
 
@@ -168,6 +168,17 @@ fn config(random: &mut Random) -> DispatcherConfig {
             backoff: Backoff::Exponential { base, cap: Duration::from_secs(1) },
             max_attempts: random.within(2..=5) as u32,
         },
+        topics: if random.percent(25) { vec![limits(random)] } else { Vec::new() },
+        ..DispatcherConfig::default()
+    }
+}
+
+fn limits(random: &mut Random) -> TopicConfig {
+    let all = TopicConfig::new("*");
+    match random.within(0..=2) {
+        0 => all.concurrency(random.within(1..=2) as usize),
+        1 => all.rate(Rate::per_second(random.within(10..=50) as u32)),
+        _ => all.concurrency(1).rate(Rate::per_second(random.within(10..=50) as u32).burst(3)),
     }
 }
 

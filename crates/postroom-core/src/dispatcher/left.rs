@@ -1,0 +1,35 @@
+//! Topics that are left to other processes, because the sink here does not take them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::message::Message;
+
+/// For so long claims leave such a topic out. Then it is tried once more, in case the list was full.
+pub(super) const LEFT_FOR: Duration = Duration::from_secs(60);
+
+// Beyond that a topic is claimed and given back each time.
+const MOST_TOPICS: usize = 1_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Left(Mutex<BTreeMap<i64, Instant>>);
+
+impl Left {
+    /// Takes note of the topic of a message; answers whether that is new.
+    pub(super) fn note(&self, message: &Message) -> bool {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        left.retain(|_, until| *until > now);
+        left.len() < MOST_TOPICS && left.insert(message.topic_hash(), now + LEFT_FOR).is_none()
+    }
+
+    /// The topics that claims leave out.
+    pub(super) fn topics(&self) -> Vec<i64> {
+        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        left.iter().filter(|(_, until)| **until > now).map(|(topic, _)| *topic).collect()
+    }
+}
