@@ -93,7 +93,7 @@ impl SimStore {
             clock,
             ticking_since: None,
             rules: Rules { keep_done: true, halt: false },
-            local: Arc::default(),
+            local: Arc::new(Local::new("sim", "outbox")),
             faults: Arc::default(),
         }
     }
