@@ -1,6 +1,6 @@
 //! What a dispatcher tells about itself: log events, figures, metrics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -143,6 +143,12 @@ fn obs_2_the_same_figures_go_to_the_metrics_facade() {
         assert_eq!(seen.get(name), Some(&value), "{name} in {seen:#?}");
     }
     assert!(seen["postroom_done_per_second"] > 0.0);
+    let names: BTreeSet<_> = seen.keys().filter_map(|name| name.split('{').next()).collect();
+    let documented = include_str!("../../../docs/reference/metrics.md");
+    for name in &names {
+        assert!(documented.contains(&format!("| `{name}` |")), "{name} is not in the reference");
+    }
+    assert_eq!(documented.matches("| `postroom_").count(), names.len());
 }
 
 /// OBS-2 wants labels bounded, whatever producers call their topics.

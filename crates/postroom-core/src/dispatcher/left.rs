@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::message::Message;
 
-/// For so long claims leave such a topic out. Then it is tried once more, in case the list was full.
+/// For so long claims leave such a topic out. Then one batch is claimed and given back again, which
+/// keeps the list to topics that there are.
 pub(super) const LEFT_FOR: Duration = Duration::from_secs(60);
 
 // Beyond that a topic is claimed and given back each time.
