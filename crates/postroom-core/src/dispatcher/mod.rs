@@ -111,7 +111,7 @@ impl Dispatcher {
             room: Arc::new(Semaphore::new(self.config.cold_queue)),
             running: AtomicUsize::new(0),
             claims: AtomicUsize::new(0),
-            settled: Notify::new(),
+            freed: Notify::new(),
             pace: Pace::default(),
             next_retry: NextRetry::default(),
             pauses: Pauses::default(),
@@ -152,8 +152,8 @@ struct Engine {
     running: AtomicUsize,
     /// Claims so far.
     claims: AtomicUsize,
-    /// Told when items left this process.
-    settled: Notify,
+    /// Told when there may be room for more: items left this process, or went to wait in line.
+    freed: Notify,
     pace: Pace,
     next_retry: NextRetry,
     pauses: Pauses,

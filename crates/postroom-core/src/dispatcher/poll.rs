@@ -58,7 +58,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return None,
-                () = self.settled.notified() => {}
+                () = self.freed.notified() => {}
             }
         }
         let mut places = tokio::select! {

@@ -62,7 +62,7 @@ impl Engine {
             self.leases.remove(done.lease);
             drop(done.place);
         }
-        self.settled.notify_one();
+        self.freed.notify_one();
         let mut rest = Vec::new();
         for (key, well) in keys {
             let next = if well { self.keys.next(key) } else { None };

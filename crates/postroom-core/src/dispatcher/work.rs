@@ -144,7 +144,7 @@ impl Engine {
         for job in batch {
             match self.limits.admit(job) {
                 Admission::Start(job) => start.push(job),
-                Admission::Waits => {}
+                Admission::Waits => self.freed.notify_one(),
                 Admission::Refused(job) => refused.push(finish(job, Some(Settlement::Release))),
             }
         }
