@@ -171,7 +171,7 @@ impl PgStore {
         let query = taking.bind(query, self.now()).bind(start);
         let excluded = taking.claim.excluded_topics().iter().copied();
         let left_out: Vec<_> = excluded.chain(paused.iter().copied().flatten()).collect();
-        self.engine_rows(WHAT, query.bind(left_out).bind(paused.to_vec())).await
+        self.claim_rows(WHAT, query.bind(left_out).bind(paused.to_vec())).await
     }
 
     async fn ordered_rows(&self, taking: &Taking<'_>, after: Option<Lane>) -> Result<Vec<PgRow>> {
@@ -184,7 +184,7 @@ impl PgStore {
             .bind(taking.claim.excluded_topics().to_vec())
             .bind(self.halt)
             .bind(integer(taking.claim.batch()));
-        self.engine_rows(WHAT, query).await
+        self.claim_rows(WHAT, query).await
     }
 }
 

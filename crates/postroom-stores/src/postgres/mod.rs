@@ -41,7 +41,7 @@ use claim::Turn;
 use classify::classify;
 use control::Pauses;
 use floor::Floor;
-use session::Sessions;
+use session::{EngineConn, Sessions};
 use statements::Statements;
 use time::PgTime;
 
@@ -115,7 +115,23 @@ impl PgStore {
         what: &str,
         query: Query<'static, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>> {
-        let mut engine = self.sessions.engine(what).await?;
+        Self::rows_of(self.sessions.engine(what).await?, what, query).await
+    }
+
+    /// Runs one claim in a transaction of its own.
+    async fn claim_rows(
+        &self,
+        what: &str,
+        query: Query<'static, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>> {
+        Self::rows_of(self.sessions.claims(what).await?, what, query).await
+    }
+
+    async fn rows_of(
+        mut engine: EngineConn,
+        what: &str,
+        query: Query<'static, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>> {
         let rows = query.fetch_all(engine.conn()).await;
         let rows = rows.map_err(|error| classify(what, error))?;
         engine.finish(what).await?;

@@ -22,6 +22,10 @@ const OWN_SESSION: &str = "\
     set plan_cache_mode = force_generic_plan; \
     set idle_in_transaction_session_timeout = '10s'";
 
+/// A claim that a crash of the server undoes has not happened: its token settles nothing, and the
+/// rows are ready again. So it need not wait for the disk, which is most of its time.
+const CLAIMING_SESSION: &str = "set synchronous_commit = off";
+
 const FOREIGN_BEGIN: &str = "\
     begin isolation level read committed; \
     set local enable_seqscan = off; \
@@ -42,7 +46,7 @@ pub(crate) struct Sessions {
 #[derive(Clone, Debug)]
 enum Engine {
     /// Sessions that we set up; each statement is a transaction.
-    Own(PgPool),
+    Own { pool: PgPool, claims: PgPool },
     /// Somebody else's sessions, whose settings we change within our own transactions only.
     Foreign(PgPool),
 }
@@ -54,14 +58,22 @@ impl Sessions {
         let options = options.application_name("postroom");
         let pool = || PgPoolOptions::new().acquire_timeout(PATIENCE);
         let application = pool().connect_lazy_with(options.clone());
-        let engine = pool()
+        let options = options.disable_statement_logging();
+        let claims = pool().after_connect(|conn, _| {
+            Box::pin(async move {
+                conn.execute(OWN_SESSION).await?;
+                conn.execute(CLAIMING_SESSION).await.map(drop)
+            })
+        });
+        let claims = claims.connect_lazy_with(options.clone());
+        let pool = pool()
             .after_connect(|conn, _| {
                 Box::pin(async move { conn.execute(OWN_SESSION).await.map(drop) })
             })
-            .connect_with(options.disable_statement_logging())
+            .connect_with(options)
             .await
             .map_err(|error| classify("connect", error))?;
-        Ok(Self { engine: Engine::Own(engine), application })
+        Ok(Self { engine: Engine::Own { pool, claims }, application })
     }
 
     pub(crate) fn foreign(pool: PgPool) -> Self {
@@ -76,14 +88,16 @@ impl Sessions {
     /// A connection for one statement of the engine; call [`finish`](EngineConn::finish) after it.
     pub(crate) async fn engine(&self, what: &str) -> Result<EngineConn> {
         match &self.engine {
-            Engine::Own(pool) => {
-                let conn = pool.acquire().await.map_err(|error| classify(what, error))?;
-                Ok(EngineConn::Own(conn))
-            }
-            Engine::Foreign(pool) => {
-                let tx = begin_uncut(pool, FOREIGN_BEGIN).await;
-                tx.map(EngineConn::Foreign).map_err(|error| classify(what, error))
-            }
+            Engine::Own { pool, .. } => own(pool, what).await,
+            Engine::Foreign(pool) => foreign(pool, what).await,
+        }
+    }
+
+    /// The same for a claim.
+    pub(crate) async fn claims(&self, what: &str) -> Result<EngineConn> {
+        match &self.engine {
+            Engine::Own { claims, .. } => own(claims, what).await,
+            Engine::Foreign(pool) => foreign(pool, what).await,
         }
     }
 
@@ -98,6 +112,15 @@ impl Sessions {
         let tx = begin_uncut(&self.application, sql).await;
         tx.map_err(|error| classify("migrate", error))
     }
+}
+
+async fn own(pool: &PgPool, what: &str) -> Result<EngineConn> {
+    pool.acquire().await.map(EngineConn::Own).map_err(|error| classify(what, error))
+}
+
+async fn foreign(pool: &PgPool, what: &str) -> Result<EngineConn> {
+    let tx = begin_uncut(pool, FOREIGN_BEGIN).await;
+    tx.map(EngineConn::Foreign).map_err(|error| classify(what, error))
 }
 
 /// In a task, so that a caller who goes away can not cut it: a cut BEGIN leaves its transaction
