@@ -6,6 +6,8 @@ use tokio::sync::Notify;
 
 use crate::dispatcher::hot::{Handover, Hot};
 use crate::ids::OwnerToken;
+use crate::observe;
+use crate::store::Wakes;
 
 /// What all handles of one store share within a process: the wake-up, and the dispatchers that run
 /// here and take messages right from a commit.
@@ -17,6 +19,7 @@ pub struct Local {
     woken: Notify,
     /// In the order in which they started.
     hot: Mutex<Vec<Arc<Hot>>>,
+    wakes: Mutex<Wakes>,
 }
 
 impl Local {
@@ -28,6 +31,20 @@ impl Local {
     /// Resolves after a [`wake`](Self::wake).
     pub async fn woken(&self) {
         self.woken.notified().await;
+    }
+
+    /// How the store learns of other processes' work.
+    #[must_use]
+    pub fn wakes(&self) -> Wakes {
+        *self.wakes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A store says how that stands now. A change is logged.
+    pub fn set_wakes(&self, now: Wakes) {
+        let mut wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *wakes, now) != now {
+            observe::wakes_changed(now);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Hot>>> {

@@ -5,6 +5,7 @@
 use crate::error::Error;
 use crate::lifecycle::DeadReason;
 use crate::message::Message;
+use crate::store::Wakes;
 
 /// Items came from a claim.
 pub(crate) fn fetched(count: usize, dead: u32) {
@@ -56,4 +57,15 @@ pub(crate) fn recovered(during: &str) {
 
 fn key(message: &Message) -> String {
     message.idempotency_key().map_or_else(|| message.id().to_string(), |key| key.to_string())
+}
+
+/// Other processes' work is found in another way from now on.
+pub(crate) fn wakes_changed(now: Wakes) {
+    match now {
+        Wakes::InProcess => {}
+        Wakes::Listening => tracing::info!("other processes' messages are heard of at once"),
+        Wakes::PollOnly { why } => {
+            tracing::warn!(why = why.as_str(), "poll only: other processes' messages come later");
+        }
+    }
 }
