@@ -82,6 +82,21 @@ impl Sessions {
         }
     }
 
+    /// The engine's pool, for what needs no settings.
+    pub(crate) fn pool(&self) -> &PgPool {
+        match &self.engine {
+            Engine::Own(pool) | Engine::Foreign(pool) => pool,
+        }
+    }
+
+    /// Closes the pools, but not somebody else's.
+    pub(crate) async fn close(&self) {
+        if let Engine::Own(pool) = &self.engine {
+            self.application.close().await;
+            pool.close().await;
+        }
+    }
+
     /// A transaction for the application.
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, Postgres>> {
         begin_uncut(&self.application, "begin").await.map_err(|error| classify("begin", error))
