@@ -123,6 +123,23 @@ async fn pub_4_a_plain_transaction_and_a_wake_are_heard_by_other_processes() {
     pg.finish().await;
 }
 
+/// Whoever writes messages without us may ring with whatever payload.
+#[tokio::test(flavor = "multi_thread")]
+async fn pub_8_other_languages_ring_themselves() {
+    let pg = Pg::on_database_time().await;
+    let there = pg.again().await;
+    let mut dispatcher = listening(&there);
+    until_wakes(&*there, Wakes::Listening).await;
+    for payload in ["", "hello"] {
+        let id = pg.publish_quietly().await;
+        let ring = sqlx::query("select pg_notify($1, $2)").bind(pg.store.channel()).bind(payload);
+        ring.execute(&pg.pool).await.expect("notifies");
+        assert_eq!(dispatcher.next().await, id);
+    }
+    dispatcher.shutdown().await;
+    pg.finish().await;
+}
+
 /// A commit of a bare transaction says nothing, and one of our own handle speaks on another
 /// connection than the one that wrote.
 #[tokio::test]
@@ -209,6 +226,26 @@ async fn b44_commits_ring_at_most_every_five_milliseconds() {
     let most = began.elapsed().as_millis() / 5 + 2;
     let rung = rings.so_far(&pg).await.len();
     assert!(rung >= 1 && rung as u128 <= most, "{rung} rings where {most} are allowed");
+    pg.finish().await;
+}
+
+/// It was woken in process already: a claim for each wake-up is enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn dsp_9_a_process_ignores_its_own_rings() {
+    let pg = Pg::on_database_time().await;
+    let mut rings = Rings::of(&pg).await;
+    let counted = Counted::new(&pg.store);
+    let dispatcher = listening(&counted);
+    until_wakes(&*pg.store, Wakes::Listening).await;
+    let before = counted.claims();
+    for _ in 0..20 {
+        pg.store.wake();
+        while rings.next().await.payload().starts_with("probe ") {}
+    }
+    let claims = counted.claims() - before;
+    // A few are still to come from the start.
+    assert!(claims <= 25, "{claims} claims for 20 wake-ups");
+    dispatcher.shutdown().await;
     pg.finish().await;
 }
 
