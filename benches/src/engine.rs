@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use postroom_core::lifecycle::Outcome;
-use postroom_core::store::BoxFuture;
+use postroom_core::store::{BoxFuture, Store, Wakes};
 use postroom_core::{
     Delivery, Dispatcher, DispatcherConfig, Message, MessageBuilder, MessageId, Outbox, Running,
     Sink,
@@ -252,23 +252,80 @@ impl Sink for Timing {
     }
 }
 
-/// From the return of COMMIT to the start of the handler, at a thousand messages per second.
-pub(crate) async fn latency(url: &str, plan: Plan, ordered: bool) -> anyhow::Result<Latency> {
+/// How a message gets from a commit to a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Hot,
+    Ordered,
+    /// By a notification to another store handle, with pools of its own, in this process: as far as
+    /// the database and Postroom can tell, that is another process.
+    Wake {
+        per_second: u64,
+    },
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Hot,
+        Self::Ordered,
+        Self::Wake { per_second: 1_000 },
+        Self::Wake { per_second: 100 },
+    ];
+
+    fn per_second(self) -> u64 {
+        match self {
+            Self::Wake { per_second } => per_second,
+            Self::Hot | Self::Ordered => 1_000,
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Hot => "commit to handler, same process, hot".to_owned(),
+            Self::Ordered => "commit to handler, same process, ordered".to_owned(),
+            Self::Wake { per_second } => {
+                format!("commit to handler, separate store handle woken by NOTIFY, {per_second}/s")
+            }
+        }
+    }
+}
+
+/// From the return of COMMIT to the start of the handler, at a steady rate.
+pub(crate) async fn latency(url: &str, plan: Plan, way: Way) -> anyhow::Result<Latency> {
     let pool = PgPool::connect(url).await?;
     let store = Arc::new(PgStore::connect(url, StoreConfig::default()).await?);
     fresh(&pool, &store).await?;
     let times: Arc<Times> = Arc::default();
     let sink = Timing(Arc::clone(&times));
     let running = Dispatcher::new(Arc::clone(&store) as _, sink).config(config(plan)).start()?;
-    let outbox = Outbox::new(Arc::clone(&store));
-    let messages = (plan.messages / 20).min(5_000);
-    let mut ticks = tokio::time::interval(Duration::from_millis(1));
+    let mut outbox = Outbox::new(Arc::clone(&store));
+    if let Way::Wake { .. } = way {
+        while store.wakes() != Wakes::Listening {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        outbox = Outbox::new(Arc::new(PgStore::connect(url, StoreConfig::default()).await?));
+    }
+    publish_steadily(&outbox, plan, way, &times).await?;
+    running.shutdown(Duration::from_secs(10)).await;
+    Ok(Latency::new("P3", way.name(), &waits(&times)))
+}
+
+/// Five seconds at most, at a rate that does not depend on how long each takes.
+async fn publish_steadily(
+    outbox: &Outbox<PgStore>,
+    plan: Plan,
+    way: Way,
+    times: &Arc<Times>,
+) -> anyhow::Result<()> {
+    let per_second = way.per_second();
+    let messages = (plan.messages / 20).min(5 * usize::try_from(per_second)?);
+    let mut ticks = tokio::time::interval(Duration::from_micros(1_000_000 / per_second));
     let mut publishers = tokio::task::JoinSet::new();
     for n in 0..messages {
         ticks.tick().await;
-        let (outbox, times) = (outbox.clone(), Arc::clone(&times));
+        let (outbox, times) = (outbox.clone(), Arc::clone(times));
         let mut message = Message::builder("order.placed").payload(bytes_of(plan.payload));
-        if ordered {
+        if way == Way::Ordered {
             message = message.ordering_key(n.to_string());
         }
         publishers.spawn(async move {
@@ -283,9 +340,7 @@ pub(crate) async fn latency(url: &str, plan: Plan, ordered: bool) -> anyhow::Res
     while let Some(publisher) = publishers.join_next().await {
         publisher??;
     }
-    running.shutdown(Duration::from_secs(10)).await;
-    let kind = if ordered { "ordered" } else { "hot" };
-    Ok(Latency::new("P3", format!("commit to handler, same process, {kind}"), &waits(&times)))
+    Ok(())
 }
 
 fn waits(times: &Times) -> Vec<Duration> {

@@ -73,8 +73,9 @@ async fn main() -> anyhow::Result<()> {
         figures.push(engine::hot(&url, plan).await.context("the hot path")?);
     }
     if wanted("P3") {
-        latencies.push(engine::latency(&url, plan, false).await.context("latency")?);
-        latencies.push(engine::latency(&url, plan, true).await.context("ordered latency")?);
+        for way in engine::Way::ALL {
+            latencies.push(engine::latency(&url, plan, way).await.context("latency")?);
+        }
     }
     if wanted("P7") {
         figures.extend(engine::order(&url, plan).await.context("order")?);

@@ -81,7 +81,7 @@ impl Target {
 
     async fn open_sqlite(&self, access: Access) -> Result<OpenStore, Failure> {
         let Some(file) = self.url.file() else {
-            return Ok(OpenStore::new(SqliteStore::in_memory(self.config.clone()).await?));
+            return Ok(OpenStore::sqlite(SqliteStore::in_memory(self.config.clone()).await?));
         };
         if access == Access::Existing && !Path::new(file).exists() {
             let what = format!("there is no database file {file}");
@@ -89,7 +89,7 @@ impl Target {
             return Err(Failure::new(Exit::Unavailable, what).next(next));
         }
         match SqliteStore::open(self.url.as_str(), self.config.clone()).await {
-            Ok(store) => Ok(OpenStore::new(store)),
+            Ok(store) => Ok(OpenStore::sqlite(store)),
             Err(error) => {
                 Err(Failure::from(error).next(format!("check {file} and who may write there")))
             }
@@ -100,7 +100,7 @@ impl Target {
         let connecting = async {
             self.probe().await?;
             let store = PgStore::connect(self.url.as_str(), self.config.clone()).await?;
-            Ok(OpenStore::new(store))
+            Ok(OpenStore::postgres(store))
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected,
@@ -143,14 +143,29 @@ impl fmt::Display for Target {
 pub(crate) struct OpenStore {
     admin: Arc<dyn AdminStore>,
     enqueue: Box<dyn Fn(Message) -> BoxFuture<'static, postroom::Result<Published>>>,
+    close: BoxFuture<'static, ()>,
 }
 
 impl OpenStore {
-    fn new<S: AdminStore + TransactionalStore>(store: S) -> Self {
+    fn sqlite(store: SqliteStore) -> Self {
+        let same = store.clone();
+        Self::new(store, async move { same.close().await })
+    }
+
+    fn postgres(store: PgStore) -> Self {
+        let same = store.clone();
+        Self::new(store, async move { same.close().await })
+    }
+
+    fn new<S>(store: S, close: impl Future<Output = ()> + Send + 'static) -> Self
+    where
+        S: AdminStore + TransactionalStore,
+    {
         let store = Arc::new(store);
         let outbox = Outbox::<S>::new(Arc::clone(&store));
         Self {
             admin: store,
+            close: Box::pin(close),
             enqueue: Box::new(move |message| {
                 let outbox = outbox.clone();
                 Box::pin(async move { outbox.publish(message).await })
@@ -170,5 +185,10 @@ impl OpenStore {
     /// Writes a message in a transaction of its own.
     pub(crate) async fn enqueue(&self, message: Message) -> postroom::Result<Published> {
         (self.enqueue)(message).await
+    }
+
+    /// Ends it well: other processes are told of what was written, before this one is gone.
+    pub(crate) async fn close(self) {
+        self.close.await;
     }
 }

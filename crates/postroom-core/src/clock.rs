@@ -174,7 +174,7 @@ pub(crate) fn random_uuid() -> Uuid {
 }
 
 /// A number in `[0, 1)` for the jitter of a retry.
-pub(crate) fn random_unit() -> f64 {
+pub fn random_unit() -> f64 {
     let (high, _) = random_uuid().as_u64_pair();
     // 44 of the bits are random and lie outside the version nibble: plenty for a jitter.
     f64::from(u32::try_from(high >> 32).unwrap_or(0)) / (f64::from(u32::MAX) + 1.0)

@@ -46,10 +46,10 @@ pub use text::{
 pub use transaction::{Committed, OutboxTransaction, Savepoint};
 pub use work_queue::WorkQueue;
 
-/// What the derive macro names in the code that it writes, and what our simulator needs; not for
-/// people.
+/// What the derive macro names in the code that it writes, and what our simulator and our stores
+/// need; not for people.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::clock::seed_randomness;
+    pub use crate::clock::{random_unit, seed_randomness};
     pub use serde::Serialize;
 }

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use crate::dispatcher::hot::{Handover, Hot};
 use crate::ids::OwnerToken;
 use crate::observe::{Observer, Snapshot};
+use crate::store::Wakes;
 
 /// What all handles of one store share within a process: the wake-up, and the dispatchers that run
 /// here and take messages right from a commit.
@@ -19,6 +20,7 @@ pub struct Local {
     observer: Observer,
     /// In the order in which they started.
     hot: Mutex<Vec<Arc<Hot>>>,
+    wakes: Mutex<Wakes>,
 }
 
 impl Local {
@@ -26,7 +28,7 @@ impl Local {
     #[must_use]
     pub fn new(store: &str, queue: &'static str) -> Self {
         let observer = Observer::new(store.into(), queue);
-        Self { woken: Notify::new(), observer, hot: Mutex::default() }
+        Self { woken: Notify::new(), observer, hot: Mutex::default(), wakes: Mutex::default() }
     }
 
     /// The store's name, as in log lines and figures.
@@ -53,6 +55,20 @@ impl Local {
     /// Resolves after a [`wake`](Self::wake).
     pub async fn woken(&self) {
         self.woken.notified().await;
+    }
+
+    /// How the store learns of other processes' work.
+    #[must_use]
+    pub fn wakes(&self) -> Wakes {
+        *self.wakes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A store says how that stands now. A change is logged.
+    pub fn set_wakes(&self, now: Wakes) {
+        let mut wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *wakes, now) != now {
+            self.observer.wakes_changed(now);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Hot>>> {

@@ -168,7 +168,8 @@ impl<S: TransactionalStore> Outbox<S> {
         Ok(published)
     }
 
-    /// Tells the local dispatcher that there may be work. Harmless after a rollback.
+    /// Tells dispatchers that there may be work: in this process at once, in others a moment later.
+    /// Harmless after a rollback.
     pub fn wake(&self) {
         self.store.wake();
     }

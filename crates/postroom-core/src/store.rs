@@ -18,12 +18,14 @@
 mod admin;
 mod control;
 pub mod order;
+mod wakes;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Record, Stats, Status};
 pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};
+pub use wakes::{Silence, Wakes};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -93,14 +95,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Resolves when there may be new work. A hint: polling is the guarantee.
+    /// Resolves when there may be new work. A hint: polling is the guarantee. Waiting here is what
+    /// makes a store listen for other processes.
     fn woken(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.local().woken())
     }
 
-    /// Resolves [`woken`](Self::woken) for whoever waits, in this process.
+    /// Resolves [`woken`](Self::woken) for whoever waits in this process, and later for others
+    /// where the database can tell them. It neither waits nor fails, and many calls at once cost
+    /// no more than one.
     fn wake(&self) {
         self.local().wake();
+    }
+
+    /// How it learns of work that other processes commit. For health checks.
+    fn wakes(&self) -> Wakes {
+        self.local().wakes()
     }
 
     /// Where this process's publishers find its dispatcher. Clones of a store share it.

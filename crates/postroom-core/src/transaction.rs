@@ -176,7 +176,8 @@ where
         match tx.commit().await {
             Ok(()) => {
                 let committed = Committed { published: std::mem::take(&mut staging.written) };
-                let ready = committed.published.len() > handover.len();
+                let written = committed.published.iter().filter(|one| one.work.is_some()).count();
+                let ready = written > handover.len();
                 if let Some((owner, leases)) = handover.send() {
                     outbox.release(owner, leases);
                 }

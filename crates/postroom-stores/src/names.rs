@@ -6,6 +6,8 @@
 
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+#[cfg(feature = "postgres")]
+use uuid::Uuid;
 
 /// Which of the two boxes of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -55,6 +57,17 @@ impl Names {
     #[cfg(feature = "postgres")]
     pub(crate) fn schema(&self) -> &str {
         &self.schema
+    }
+
+    /// The name on which processes of this box wake each other: below 64 bytes, and different for
+    /// different boxes, however their parts run into each other.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn channel(&self) -> String {
+        let (schema, prefix, queue) = (&self.schema, &self.prefix, self.queue.as_str());
+        let parts = format!("{schema}.{prefix}.{queue}");
+        let hash = Uuid::new_v5(&Uuid::NAMESPACE_OID, parts.as_bytes()).simple().to_string();
+        let readable: String = format!("{schema}_{prefix}{queue}").chars().take(37).collect();
+        format!("postroom_{readable}_{}", &hash[..16])
     }
 
     /// Makes the schema itself, in a database with schemas.
@@ -142,6 +155,28 @@ mod tests {
             names.render_qualified(sql).as_str(),
             "\"my_postroom\".postroom_outbox_inbox_queue, \"my_postroom\".postroom_outbox_meta"
         );
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn dsp_9_each_box_has_a_channel_of_its_own_that_fits() {
+        let long = "a".repeat(48);
+        let boxes = [
+            names("postroom", "", Queue::Outbox),
+            names("postroom", "", Queue::Inbox),
+            names("a_b", "", Queue::Outbox),
+            names("a", "b_", Queue::Outbox),
+            names("a_b_", "", Queue::Outbox),
+            names(&long, "b", Queue::Outbox),
+            names(&long, "c", Queue::Outbox),
+        ];
+        let channels: std::collections::HashSet<_> = boxes.iter().map(Names::channel).collect();
+        assert_eq!(channels.len(), boxes.len());
+        for channel in &channels {
+            assert!(channel.len() < 64 && check("channel", channel, 63).is_ok(), "{channel}");
+        }
+        // Processes of different versions meet there: it never changes.
+        assert_eq!(boxes[0].channel(), "postroom_postroom_outbox_7a448cba8af85e3f");
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(super) async fn run(
     let message = message(args, payload).build()?;
     let store = target.open(Access::Write).await?;
     let published = store.enqueue(message).await?;
+    store.close().await;
     let report = Report::data(match as_json {
         true => json::document(&json!({
             "id": published.id,

@@ -74,16 +74,25 @@ async fn perform(
             show::run(&args, target.open(Access::Existing).await?.admin(), json, screen).await
         }
         Command::Replay(args) => {
-            letters::replay(&args, target.open(Access::Existing).await?.admin(), json).await
+            let store = target.open(Access::Existing).await?;
+            let report = letters::replay(&args, store.admin(), json).await;
+            store.close().await;
+            report
         }
         Command::Discard(args) => {
-            letters::discard(&args, target.open(Access::Existing).await?.admin(), json).await
+            let store = target.open(Access::Existing).await?;
+            let report = letters::discard(&args, store.admin(), json).await;
+            store.close().await;
+            report
         }
         Command::Pause(args) => {
             pause::pause(args, target.open(Access::Existing).await?.admin(), json).await
         }
         Command::Resume(args) => {
-            pause::resume(&args, target.open(Access::Existing).await?.admin(), json).await
+            let store = target.open(Access::Existing).await?;
+            let report = pause::resume(&args, store.admin(), json).await;
+            store.close().await;
+            report
         }
         Command::Pauses => {
             pause::pauses(target.open(Access::Existing).await?.admin(), json, screen).await

@@ -21,6 +21,7 @@ pub use snapshot::{Counts, Depth, Latency, Snapshot, Throughput};
 use crate::error::Error;
 use crate::lifecycle::DeadReason;
 use crate::message::Message;
+use crate::store::Wakes;
 
 /// Tells what happens to one box of one store.
 #[derive(Clone, Debug)]
@@ -149,6 +150,19 @@ impl Observer {
     /// It answers again.
     pub(crate) fn recovered(&self, during: &str) {
         tracing::info!(store = &*self.store, during, "the store answers again");
+    }
+
+    /// Other processes' work is found in another way from now on.
+    pub(crate) fn wakes_changed(&self, now: Wakes) {
+        let store = &*self.store;
+        match now {
+            Wakes::InProcess => {}
+            Wakes::Listening => tracing::info!(store, "other processes' messages are heard of"),
+            Wakes::PollOnly { why } => {
+                let why = why.as_str();
+                tracing::warn!(store, why, "poll only: other processes' messages come later");
+            }
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 
 mod admin;
 mod append;
+mod bell;
 mod claim;
 mod classify;
 mod control;
 mod floor;
 mod functions;
+mod listener;
 mod migrate;
 #[cfg(test)]
 mod plans;
@@ -37,10 +39,12 @@ pub use transaction::PgTx;
 
 use crate::StoreConfig;
 use crate::names::Names;
+use bell::Bell;
 use claim::Turn;
 use classify::classify;
 use control::Pauses;
 use floor::Floor;
+use listener::Listener;
 use session::{EngineConn, Sessions};
 use statements::Statements;
 use time::PgTime;
@@ -58,6 +62,8 @@ pub struct PgStore {
     turn: Arc<Turn>,
     pauses: Arc<Pauses>,
     local: Arc<Local>,
+    bell: Arc<Bell>,
+    listener: Arc<Listener>,
 }
 
 impl PgStore {
@@ -85,9 +91,11 @@ impl PgStore {
 
     fn with(sessions: Sessions, names: Names, config: StoreConfig) -> Self {
         let local = Arc::new(config.local(sessions.database().as_deref()));
+        let sql = Statements::new(&names);
+        let bell = Bell::new(sessions.pool().clone(), sql.notify.clone(), names.channel());
         Self {
             sessions,
-            sql: Arc::new(Statements::new(&names)),
+            sql: Arc::new(sql),
             names: Arc::new(names),
             // Moving a clock by hand makes leases run out that real time would not.
             floor: Arc::new(Floor::new(matches!(config.clock, Clock::Database))),
@@ -97,7 +105,25 @@ impl PgStore {
             turn: Arc::default(),
             pauses: Arc::default(),
             local,
+            bell: Arc::new(bell),
+            listener: Arc::default(),
         }
+    }
+
+    /// The channel on which processes wake each other. Whoever writes messages without this crate
+    /// may `NOTIFY` it after a commit, with any payload.
+    #[must_use]
+    pub fn channel(&self) -> &str {
+        self.bell.channel()
+    }
+
+    /// Ends what runs in the background: other processes are told of what was committed, and
+    /// nothing is listened to any more. Closes the connections, waiting for the calls that use
+    /// them; a pool that you gave stays open.
+    pub async fn close(&self) {
+        self.listener.stop();
+        self.bell.finish().await;
+        self.sessions.close().await;
     }
 
     /// The time that replaces the database's, if any.
@@ -179,6 +205,18 @@ impl Store for PgStore {
 
     fn halts(&self) -> bool {
         self.halt
+    }
+
+    fn woken(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.listener.start(&self.local, &self.bell);
+            self.local.woken().await;
+        })
+    }
+
+    fn wake(&self) {
+        self.local.wake();
+        self.bell.ring();
     }
 
     fn local(&self) -> &Local {

@@ -101,6 +101,22 @@ impl Sessions {
         }
     }
 
+    /// A pool for what needs no settings and is not kept on disk.
+    pub(crate) fn pool(&self) -> &PgPool {
+        match &self.engine {
+            Engine::Own { claims: pool, .. } | Engine::Foreign(pool) => pool,
+        }
+    }
+
+    /// Closes the pools, but not somebody else's.
+    pub(crate) async fn close(&self) {
+        if let Engine::Own { pool, claims } = &self.engine {
+            self.application.close().await;
+            claims.close().await;
+            pool.close().await;
+        }
+    }
+
     /// A transaction for the application.
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, Postgres>> {
         begin_uncut(&self.application, "begin").await.map_err(|error| classify("begin", error))

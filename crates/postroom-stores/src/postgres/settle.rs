@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
-use postroom_core::store::{Purge, Purged, Reaped, Settled};
+use postroom_core::store::{Purge, Purged, Reaped, Settled, Store};
 use postroom_core::{Lease, LeaseToken, OwnerToken, Result, WorkId, micros};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -71,7 +71,10 @@ impl PgStore {
 
     pub(super) async fn give_back_slots(&self, owner: OwnerToken) -> Result<()> {
         let query = self.query(&self.sql.leave).bind(owner.as_uuid());
-        self.engine_rows("leave", query).await.map(drop)
+        self.engine_rows("leave", query).await?;
+        // Others may take what lies in them.
+        self.wake();
+        Ok(())
     }
 
     pub(super) async fn reap_chunk(&self, limit: u32, max_attempts: u32) -> Result<Reaped> {

@@ -16,6 +16,7 @@ mod purge;
 mod settle;
 mod sql;
 mod tx;
+mod watch;
 
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -39,6 +40,7 @@ pub use migrate::migration_sql;
 use order::Turn;
 use sql::Statements;
 pub use tx::SqliteTx;
+use watch::Watch;
 
 /// One box in a SQLite database. Clones share it.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ struct Inner {
     config: StoreConfig,
     turn: Mutex<Turn>,
     local: Local,
+    /// For a file, to which other processes may write.
+    watch: Option<Watch>,
 }
 
 impl SqliteStore {
@@ -89,7 +93,10 @@ impl SqliteStore {
         let writer = connect_writer(&options).await?;
         let file = options.get_filename().file_stem().map(|stem| stem.display().to_string());
         let reader = pool(4).connect_lazy_with(options.read_only(true).create_if_missing(false));
-        Self::assemble(writer, reader, Some("begin immediate"), config, file.as_deref())
+        let mut inner = Inner::new(writer, reader, config, file.as_deref())?;
+        inner.begin = Some("begin immediate");
+        inner.watch = Some(Watch::default());
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// A store that lives as long as this value: for tests and trials.
@@ -103,19 +110,8 @@ impl SqliteStore {
         // The only connection can not be replaced, so it must begin in whatever state it is: a
         // plain begin is a savepoint to a driver that believes in an older transaction, and that
         // opens one.
-        Self::assemble(only.clone(), only, None, config, Some("memory"))
-    }
-
-    fn assemble(
-        writer: SqlitePool,
-        reader: SqlitePool,
-        begin: Option<&'static str>,
-        config: StoreConfig,
-        file: Option<&str>,
-    ) -> Result<Self> {
-        let sql = Statements::new(&config.names()?);
-        let (turn, local) = (Mutex::default(), config.local(file));
-        Ok(Self { inner: Arc::new(Inner { writer, reader, begin, sql, config, turn, local }) })
+        let inner = Inner::new(only.clone(), only, config, Some("memory"))?;
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The pool that writes: one connection. Use it for your own tables in the same file, or begin
@@ -147,6 +143,20 @@ impl SqliteStore {
             None => self.inner.writer.begin().await,
         };
         tx.map_err(classify)
+    }
+}
+
+impl Inner {
+    /// As in memory: a plain begin, and nobody else to watch.
+    fn new(
+        writer: SqlitePool,
+        reader: SqlitePool,
+        config: StoreConfig,
+        file: Option<&str>,
+    ) -> Result<Self> {
+        let sql = Statements::new(&config.names()?);
+        let (turn, local) = (Mutex::default(), config.local(file));
+        Ok(Self { writer, reader, begin: None, sql, config, turn, local, watch: None })
     }
 }
 
@@ -217,6 +227,19 @@ impl Store for SqliteStore {
 
     fn halts(&self) -> bool {
         self.inner.config.halt
+    }
+
+    fn woken(&self) -> BoxFuture<'_, ()> {
+        let Inner { local, watch: Some(watch), writer, sql, .. } = &*self.inner else {
+            return Box::pin(self.inner.local.woken());
+        };
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = local.woken() => {}
+                () = watch.changed(writer, &sql.data_version, local) => {}
+            }
+        })
     }
 
     fn local(&self) -> &Local {

@@ -54,6 +54,7 @@ statements! {
     claim_unpark = include_str!("../../sql/sqlite/claim_unpark.sql"),
     claim_unparked = include_str!("../../sql/sqlite/claim_unparked.sql"),
     claim_work = include_str!("../../sql/sqlite/claim_work.sql"),
+    data_version = include_str!("../../sql/sqlite/data_version.sql"),
     discard = include_str!("../../sql/sqlite/discard.sql"),
     forget = include_str!("../../sql/sqlite/forget.sql"),
     forget_attempts = include_str!("../../sql/sqlite/forget_attempts.sql"),
