@@ -322,10 +322,16 @@ async fn b43_a_lost_connection_listens_again_and_wakes() {
     for _ in 0..2 {
         let quiet = pg.publish_quietly().await;
         let kill = "select pg_terminate_backend(pid) from unnest($1::int[]) pid";
-        let pids = pg.listeners().await;
-        assert_eq!(pids.len(), 1);
-        sqlx::query(kill).bind(pids).execute(&pg.pool).await.expect("terminates");
+        let lost = pg.listeners().await;
+        assert_eq!(lost.len(), 1);
+        sqlx::query(kill).bind(&lost).execute(&pg.pool).await.expect("terminates");
         assert_eq!(dispatcher.next().await, quiet);
+        let another = async {
+            while !matches!(*pg.listeners().await, [pid] if pid != lost[0]) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, another).await.expect("another one listens");
         until_wakes(&*there, Wakes::Listening).await;
         let published = outbox.publish(plain()).await.expect("publishes");
         assert_eq!(dispatcher.next().await, published.id);
