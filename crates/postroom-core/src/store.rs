@@ -89,6 +89,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What is paused now. For those who hold items already: a claim looks for itself.
     fn paused(&self) -> BoxFuture<'_, Result<Paused>>;
 
+    /// How long until the next of the messages is due that wait for their time or for a retry; an
+    /// ordered one that waits for a retry is not among them. What is due already does not count. A
+    /// hint, asked for when there was nothing to claim: polling is the guarantee.
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<Duration>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Whether a dead ordered message stops its key until somebody replays or discards it. Without
     /// that its successors go on.
     fn halts(&self) -> bool {

@@ -118,6 +118,22 @@ async fn dsp_9_a_wake_up_does_not_wait_for_the_poll() {
     running.shutdown(Duration::from_secs(1)).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn dsp_9_what_others_put_off_is_handled_when_it_is_due() {
+    let world = World::new();
+    let running = world.start(world.counting(fine), small());
+    sleep(Duration::from_secs(100)).await;
+    // Through a handle that does not wake this process, as another process would.
+    let other = Outbox::new(Arc::new(world.store.as_another_process()));
+    let due = Message::builder("t").due_after(Duration::from_secs(130));
+    other.publish(due).await.expect("publish");
+    let began = Instant::now();
+    world.until_settled().await;
+    // The poll a minute later learns of it; the one after that would be up to five minutes away.
+    assert_eq!(began.elapsed().as_secs(), 130);
+    running.shutdown(Duration::from_secs(1)).await;
+}
+
 /// Seed 2, "Retry/Dead".
 #[tokio::test(start_paused = true)]
 async fn dsp_7_a_message_that_always_fails_is_tried_to_the_maximum_and_dead() {

@@ -19,6 +19,12 @@ const SUSPECT_EVERY: usize = 16;
 // How long a claim for keys that were left out waits for more of them to end.
 const GATHER: Duration = Duration::from_millis(3);
 
+// A poller that had nothing to do for so long asks when the next message is due.
+const REST: Duration = Duration::from_millis(100);
+
+// Clocks tick in steps.
+const DUE_MARGIN: Duration = Duration::from_millis(1);
+
 impl Engine {
     /// Claims until it is told to stop. Ends the channel then, which ends the workers.
     pub(super) async fn poll(self: Arc<Self>, jobs: mpsc::Sender<Job>) {
@@ -138,19 +144,34 @@ impl Engine {
         }
     }
 
-    /// Waits for a wake-up, the next retry of this process, or the time given.
+    /// Waits for a wake-up, the next due time, or the time given.
     async fn wait(&self, duration: Duration) {
         let timer = Instant::now() + duration;
-        let until = self.next_retry.first().map_or(timer, |retry| retry.min(timer));
+        if self.is_woken_before(timer.min(Instant::now() + REST)).await {
+            return;
+        }
+        // Only at rest: it is one more question to the database.
+        let due = match self.queue.store().next_due().await {
+            Ok(Some(due)) => Instant::now().checked_add(due + DUE_MARGIN),
+            _ => None,
+        };
+        self.is_woken_before(due.map_or(timer, |due| due.min(timer))).await;
+    }
+
+    async fn is_woken_before(&self, timer: Instant) -> bool {
+        let retry = self.next_retry.first().filter(|retry| *retry < timer);
         tokio::select! {
             biased;
-            () = self.stop.cancelled() => {}
-            () = self.queue.store().woken() => {}
-            () = self.next_retry.changed() => {}
-            () = self.limits.opened() => {}
+            () = self.stop.cancelled() => true,
+            () = self.queue.store().woken() => true,
+            () = self.next_retry.changed() => true,
+            () = self.limits.opened() => true,
             // Those that end a moment later come with the same claim.
-            () = self.keys.ended() => self.pause(GATHER).await,
-            () = sleep_until(until) => {}
+            () = self.keys.ended() => {
+                self.pause(GATHER).await;
+                true
+            }
+            () = sleep_until(retry.unwrap_or(timer)) => retry.is_some(),
         }
     }
 

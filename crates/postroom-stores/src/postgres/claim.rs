@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use postroom_core::lifecycle::{DeadReason, Settlement};
 use postroom_core::store::order::Walk;
@@ -172,6 +173,15 @@ impl PgStore {
         let excluded = taking.claim.excluded_topics().iter().copied();
         let left_out: Vec<_> = excluded.chain(paused.iter().copied().flatten()).collect();
         self.claim_rows(WHAT, query.bind(left_out).bind(paused.to_vec())).await
+    }
+
+    pub(super) async fn look_for_due(&self) -> Result<Option<Duration>> {
+        let rows = self.engine_rows("due", self.query(&self.sql.next_due).bind(self.now())).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let read = |error| classify("due", error);
+        let due: Option<PgTime> = row.try_get("due").map_err(read)?;
+        let now = time(row, "now").map_err(read)?;
+        Ok(due.map(|due| due.0.since(now)))
     }
 
     async fn ordered_rows(&self, taking: &Taking<'_>, after: Option<Lane>) -> Result<Vec<PgRow>> {

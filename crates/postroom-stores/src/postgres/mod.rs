@@ -203,6 +203,10 @@ impl Store for PgStore {
         Box::pin(self.look_for_pauses())
     }
 
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<Duration>>> {
+        Box::pin(self.look_for_due())
+    }
+
     fn halts(&self) -> bool {
         self.halt
     }

@@ -38,6 +38,7 @@ statements! {
     get: include_str!("../../sql/postgres/get.sql"),
     leave: include_str!("../../sql/postgres/leave.sql"),
     list: include_str!("../../sql/postgres/list.sql"),
+    next_due: include_str!("../../sql/postgres/next_due.sql"),
     notify: include_str!("../../sql/postgres/notify.sql"),
     pause: include_str!("../../sql/postgres/pause.sql"),
     paused: include_str!("../../sql/postgres/paused.sql"),

@@ -1,6 +1,7 @@
 //! Claiming: read the candidates in order, decide in Rust, write in bulk. All in one transaction.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use postroom_core::lifecycle::{self, DeadReason};
 use postroom_core::store::{Claim, Claimed, Paused, WorkItem};
@@ -99,6 +100,14 @@ impl SqliteStore {
         }
         commit(tx).await?;
         Ok(taking.claimed)
+    }
+
+    pub(super) async fn look_for_due(&self) -> Result<Option<Duration>> {
+        let now = self.now();
+        let mut conn = self.inner.reader.acquire().await.map_err(classify)?;
+        let due = sqlx::query_scalar(self.sql().next_due.clone()).bind(now.as_micros());
+        let due: Option<i64> = due.fetch_one(&mut *conn).await.map_err(classify)?;
+        Ok(due.map(|due| Timestamp::from_micros(due).since(now)))
     }
 
     async fn claim_unordered(

@@ -225,6 +225,10 @@ impl Store for SqliteStore {
         Box::pin(self.look_for_pauses())
     }
 
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<Duration>>> {
+        Box::pin(self.look_for_due())
+    }
+
     fn halts(&self) -> bool {
         self.inner.config.halt
     }

@@ -66,6 +66,7 @@ statements! {
     leave_node = include_str!("../../sql/sqlite/leave_node.sql"),
     list = include_str!("../../sql/sqlite/list.sql"),
     lost_lease = include_str!("../../sql/sqlite/lost_lease.sql"),
+    next_due = include_str!("../../sql/sqlite/next_due.sql"),
     node = include_str!("../../sql/sqlite/node.sql"),
     node_gone = include_str!("../../sql/sqlite/node_gone.sql"),
     pause = include_str!("../../sql/sqlite/pause.sql"),

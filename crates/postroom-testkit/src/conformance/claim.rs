@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom_core::lifecycle::{DeadReason, State};
+use postroom_core::lifecycle::{DeadReason, Settlement, State};
 use postroom_core::store::Claim;
 use postroom_core::{ErrorKind, Message, OwnerToken, When};
 
@@ -47,6 +47,31 @@ pub async fn wq_1_a_live_lease_is_not_given_twice<H: Harness>(env: Case<H>) {
     env.claim_one().await;
     env.advance(LEASE - Duration::from_micros(1));
     assert!(env.claim(10).await.items.is_empty());
+}
+
+pub async fn dsp_9_the_next_due_time_is_known<H: Harness>(env: Case<H>) {
+    let seconds = Duration::from_secs;
+    assert_eq!(env.queue.store().next_due().await.expect("due"), None);
+    for (due, priority) in [(9, 0), (7, 3), (8, -3), (30, 0)] {
+        env.publish(plain().due_after(seconds(due)).priority(priority)).await;
+    }
+    env.publish(plain().due_after(seconds(5)).ordering_key("k")).await;
+    for (passed, next) in [(0, 5), (1, 4), (4, 2), (2, 1), (1, 1), (1, 21)] {
+        env.advance(seconds(passed));
+        // What is due by now is not: it can be claimed.
+        assert_eq!(env.queue.store().next_due().await.expect("due"), Some(seconds(next)));
+    }
+    env.advance(seconds(21));
+    assert_eq!(env.queue.store().next_due().await.expect("due"), None);
+}
+
+pub async fn dsp_9_the_next_retry_is_known<H: Harness>(env: Case<H>) {
+    env.publish(plain()).await;
+    let (lease, delay) = (env.claim_one().await.lease, Duration::from_secs(7));
+    let retry = Settlement::Retry { delay, counted: true, error: None };
+    let settled = env.queue.settle(env.me, vec![(lease, retry)]).await.expect("settle");
+    assert_eq!(settled.applied, 1);
+    assert_eq!(env.queue.store().next_due().await.expect("due"), Some(delay));
 }
 
 async fn race<H: Harness>(env: &Env<H>, claimers: usize, messages: usize, batch: u32) {

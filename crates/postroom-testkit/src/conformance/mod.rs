@@ -145,6 +145,8 @@ suite! { $
         wq_1_a_claim_leases_what_is_ready,
         wq_1_nothing_ready_is_an_empty_answer,
         wq_1_the_batch_is_a_limit,
+        dsp_9_the_next_due_time_is_known,
+        dsp_9_the_next_retry_is_known,
         wq_1_oldest_first,
         wq_1_a_live_lease_is_not_given_twice,
         wq_1_two_claimers_get_disjoint_batches,

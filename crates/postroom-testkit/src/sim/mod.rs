@@ -98,6 +98,12 @@ impl SimStore {
         }
     }
 
+    /// The same database as another process sees it: it wakes nobody here, and finds no dispatcher.
+    #[must_use]
+    pub fn as_another_process(&self) -> Self {
+        Self { local: Arc::new(Local::new("sim", "outbox")), ..self.clone() }
+    }
+
     /// The same store, deleting messages when they are acknowledged.
     #[must_use]
     pub fn keep_done(mut self, keep: bool) -> Self {
@@ -259,6 +265,14 @@ impl Store for SimStore {
 
     fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
         Box::pin(async { Ok(self.state.lock().await.paused()) })
+    }
+
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<Duration>>> {
+        Box::pin(async {
+            let (now, state) = (self.now(), self.state.lock().await);
+            let times = state.parked.values().filter_map(|row| row.wake_at);
+            Ok(times.filter(|at| *at > now).min().map(|at| at.since(now)))
+        })
     }
 
     fn halts(&self) -> bool {

@@ -310,6 +310,10 @@ impl Store for NodeStore {
         self.inner.paused()
     }
 
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<Duration>>> {
+        Box::pin(self.call(Call::Renew, async { self.inner.next_due().await.unwrap_or_default() }))
+    }
+
     fn halts(&self) -> bool {
         self.inner.halts()
     }
