@@ -200,6 +200,7 @@ pub struct Claim {
     suspects: u32,
     max_attempts: u32,
     ordered: bool,
+    quick: bool,
     holding: Option<Vec<i64>>,
     except_topics: Vec<i64>,
 }
@@ -221,6 +222,7 @@ impl Claim {
             suspects: 1,
             max_attempts: 10,
             ordered: true,
+            quick: false,
             holding: None,
             except_topics: Vec::new(),
         })
@@ -250,6 +252,15 @@ impl Claim {
     #[must_use]
     pub fn ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
+        self
+    }
+
+    /// Whether an answer is wanted as soon as there is something: perhaps only items with an
+    /// ordering key, or only items without, whichever come first this time. A store may answer with
+    /// both all the same. Default: no.
+    #[must_use]
+    pub fn quick(mut self, quick: bool) -> Self {
+        self.quick = quick;
         self
     }
 
@@ -304,6 +315,12 @@ impl Claim {
     #[must_use]
     pub fn wants_ordered(&self) -> bool {
         self.ordered
+    }
+
+    /// Whether an answer is wanted as soon as there is something.
+    #[must_use]
+    pub fn is_quick(&self) -> bool {
+        self.quick
     }
 
     /// Keys of which the owner holds items, if it says so.

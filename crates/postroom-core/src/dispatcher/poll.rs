@@ -111,6 +111,7 @@ impl Engine {
             .max_attempts(self.config.most_attempts())
             .except_topics([self.limits.full_topics(), self.left.topics()].concat())
             .ordered(self.sink.takes_every_topic())
+            .quick(true)
             .holding(self.keys.held());
         self.queue.claim_with(&claim).await
     }

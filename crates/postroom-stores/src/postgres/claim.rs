@@ -74,7 +74,7 @@ impl PgStore {
         let ordered = taking.claim.wants_ordered();
         if ordered && self.turn.ordered_first.swap(false, Ordering::Relaxed) {
             self.take_ordered(taking).await?;
-            if taking.room > 0 {
+            if taking.wants_more() {
                 self.take_unordered(taking).await?;
             }
             return Ok(());
@@ -82,7 +82,7 @@ impl PgStore {
         let ordered_work = self.take_unordered(taking).await? && ordered;
         if ordered_work {
             self.turn.ordered_first.store(true, Ordering::Relaxed);
-            if taking.room > 0 {
+            if taking.wants_more() {
                 self.take_ordered(taking).await?;
             }
         }
@@ -217,6 +217,10 @@ impl Taking<'_> {
             .bind(integer(self.room))
             .bind(integer(self.suspects))
             .bind(integer(self.claim.attempts_limit()))
+    }
+
+    fn wants_more(&self) -> bool {
+        self.room > 0 && !(self.claim.is_quick() && self.has_something())
     }
 
     fn has_something(&self) -> bool {

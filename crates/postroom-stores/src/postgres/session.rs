@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use postroom_core::{Error, ErrorKind, Result};
-use sqlx::pool::PoolConnection;
+use sqlx::pool::{PoolConnection, PoolConnectionMetadata};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
-use sqlx::{ConnectOptions, Executor, Postgres, Transaction};
+use sqlx::{ConnectOptions, Connection, Executor, Postgres, Transaction};
 
 use super::classify::classify;
 
@@ -36,6 +36,9 @@ const FOREIGN_BEGIN: &str = "\
 /// How long a call waits for a connection. The driver's default of 30 s is a whole lease.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A connection that was not used for so long may be gone.
+const UNUSED: Duration = Duration::from_secs(1);
+
 /// The two ways to a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Sessions {
@@ -56,7 +59,12 @@ impl Sessions {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         let options: PgConnectOptions = url.parse().map_err(|error| classify("connect", error))?;
         let options = options.application_name("postroom");
-        let pool = || PgPoolOptions::new().acquire_timeout(PATIENCE);
+        let pool = || {
+            let tested = PgPoolOptions::new().test_before_acquire(false);
+            tested
+                .before_acquire(|conn, about| Box::pin(is_alive(conn, about)))
+                .acquire_timeout(PATIENCE)
+        };
         let application = pool().connect_lazy_with(options.clone());
         let options = options.disable_statement_logging();
         let claims = pool().after_connect(|conn, _| {
@@ -128,6 +136,15 @@ impl Sessions {
         let tx = begin_uncut(&self.application, sql).await;
         tx.map_err(|error| classify("migrate", error))
     }
+}
+
+/// A round trip that asks whether the connection is there is worth it only after a while: it would
+/// be a good part of a claim.
+async fn is_alive(conn: &mut PgConnection, about: PoolConnectionMetadata) -> sqlx::Result<bool> {
+    if about.idle_for >= UNUSED {
+        conn.ping().await?;
+    }
+    Ok(true)
 }
 
 async fn own(pool: &PgPool, what: &str) -> Result<EngineConn> {
