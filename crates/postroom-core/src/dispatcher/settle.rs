@@ -53,6 +53,7 @@ impl Engine {
     /// behind items that did not end well.
     async fn send(&self, group: Vec<Finished>, jobs: &mpsc::WeakSender<Job>) -> Vec<Finished> {
         let unsettled = self.write_all(&group).await;
+        self.done.settled(&group, &unsettled, self.config.lease);
         let mut keys: BTreeMap<i64, bool> = BTreeMap::new();
         for done in group {
             if let Some(key) = done.key {
