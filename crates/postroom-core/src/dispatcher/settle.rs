@@ -60,7 +60,10 @@ impl Engine {
                 let well = self.lets_the_next_go(&done) && !unsettled.contains(&done.lease);
                 *keys.entry(key).or_insert(true) &= well;
             }
-            self.leases.remove(done.lease);
+            if self.leases.remove(done.lease) {
+                // The next suspect may come.
+                self.queue.store().local().wake();
+            }
             drop(done.place);
         }
         self.freed.notify_one();
