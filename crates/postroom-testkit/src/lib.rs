@@ -1,11 +1,14 @@
 //! For our tests and for yours: a store in memory, a clock to move, faults to inject, the
 //! conformance suite that every store passes, and assertions.
 
+pub mod acceptance;
 pub mod around;
 pub mod assertions;
 pub mod conformance;
 pub mod dispatch;
 mod drain;
+#[cfg(unix)]
+pub mod faults;
 mod harness;
 pub mod model;
 pub mod savepoints;
