@@ -1,14 +1,18 @@
-//! The dispatcher on a real store, in real time, without faults: everything once.
+//! The dispatcher on a real store, in real time, its processes unharmed: everything once.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postroom_core::store::{AdminStore, TransactionalStore};
+use postroom_core::store::{AdminStore, BoxFuture, Claimed, TransactionalStore};
 use postroom_core::{
     Backoff, Delivery, Dispatcher, DispatcherConfig, HandlerError, Handlers, Message, MessageId,
     Outbox, Retry,
 };
+use tokio::time::Instant;
+
+use crate::around::{Around, Wrapped};
 
 /// Publishes `messages` from four tasks while two dispatchers run, polling as fast as they can. One
 /// message in fifty fails at first.
@@ -75,12 +79,12 @@ where
     );
 }
 
-/// Publishes `messages` one by one from eight tasks. One dispatcher takes them from the commit; a
-/// rival polls every millisecond for what it can get.
+/// Publishes `messages` from eight tasks, `per_commit` in a transaction. One dispatcher takes them
+/// from the commit; a rival polls every millisecond for what it can get.
 ///
 /// # Panics
 /// When a message is handled twice or not at all, or when the rival gets one that was born leased.
-pub async fn hot_messages_are_handled_once<S>(store: Arc<S>, messages: usize)
+pub async fn hot_messages_are_handled_once<S>(store: Arc<S>, messages: usize, per_commit: usize)
 where
     S: TransactionalStore + AdminStore,
 {
@@ -101,15 +105,16 @@ where
     let publishers = (0..8).map(|_| {
         let outbox = Outbox::new(Arc::clone(&store));
         tokio::spawn(async move {
-            for _ in 0..messages / 8 {
-                outbox.publish(Message::builder("t")).await.expect("publish");
+            for _ in 0..messages / 8 / per_commit {
+                let some = (0..per_commit).map(|_| Message::builder("t"));
+                outbox.publish_all(some).await.expect("publish");
             }
         })
     });
     for publisher in publishers.collect::<Vec<_>>() {
         publisher.await.expect("publisher");
     }
-    let published = (messages / 8 * 8) as u64;
+    let published = (messages / 8 / per_commit * per_commit * 8) as u64;
     while store.stats().await.expect("stats").done < published {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -125,6 +130,74 @@ where
     }
     assert_eq!(runs.len() as u64, published, "every message was handled");
     assert!(runs.values().all(|runs| *runs == 1), "and none twice");
+}
+
+/// Publishes 50 messages to a handler that fails for as long as it is `away`.
+///
+/// # Panics
+/// When a try comes before its time or long after it, when there are more claims than tries and
+/// polls explain, or when something is not done in the end.
+pub async fn a_handler_that_is_away<S>(store: Arc<S>, away: Duration)
+where
+    S: TransactionalStore + AdminStore,
+{
+    let tries: Arc<Mutex<HashMap<MessageId, Vec<Instant>>>> = Arc::default();
+    let (notes, back) = (Arc::clone(&tries), Instant::now() + away);
+    let handlers = Handlers::new().all(move |delivery: Delivery| {
+        let now = Instant::now();
+        notes.lock().expect("lock").entry(delivery.message().id()).or_default().push(now);
+        async move {
+            match now < back {
+                true => Err(HandlerError::retry("away")),
+                false => Ok(()),
+            }
+        }
+    });
+    let retry = Retry { max_attempts: 30, ..Retry::default() };
+    let config = DispatcherConfig { retry: retry.clone(), ..DispatcherConfig::default() };
+    let poll = config.poll_interval;
+    let claims = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::new(Wrapped::new(Arc::clone(&store), CountClaims(Arc::clone(&claims))));
+    let running = Dispatcher::new(counted, handlers).config(config).start().expect("legal");
+    let began = Instant::now();
+    let outbox = Outbox::new(Arc::clone(&store));
+    outbox.publish_all((0..50).map(|_| Message::builder("t"))).await.expect("publish");
+    let stats = loop {
+        let stats = store.stats().await.expect("stats");
+        if stats.ready + stats.waiting + stats.leased == 0 {
+            break stats;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(stats.done, 50, "{stats:?}");
+    let polls = began.elapsed().as_millis() / poll.mul_f64(0.8).as_millis() + 10;
+    assert!(running.shutdown(Duration::from_secs(30)).await, "nothing was cut");
+    let tries = tries.lock().expect("lock");
+    for tries in tries.values() {
+        for (k, (one, next)) in (1..).zip(tries.iter().zip(&tries[1..])) {
+            let (passed, least) = (*next - *one, retry.delay(k, 0.0));
+            // Generous: a machine that is busy elsewhere is late with everything.
+            let most = retry.delay(k, 1.0) + Duration::from_secs(5);
+            assert!(passed >= least && passed <= most, "try {k} + 1 after {passed:?}");
+        }
+    }
+    // At most a claim for every try, and one after it that finds nothing.
+    let tries: usize = tries.values().map(Vec::len).sum();
+    let claims = claims.load(Ordering::Relaxed);
+    assert!(claims <= 2 * tries + polls as usize, "{claims} claims for {tries} tries");
+}
+
+#[derive(Debug)]
+struct CountClaims(Arc<AtomicUsize>);
+
+impl Around for CountClaims {
+    fn claim<'a>(
+        &'a self,
+        call: BoxFuture<'a, postroom_core::Result<Claimed>>,
+    ) -> BoxFuture<'a, postroom_core::Result<Claimed>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        call
+    }
 }
 
 /// Publishes `messages` on `keys` ordering keys while dispatchers come and go; one message in

@@ -1,10 +1,14 @@
 //! For our tests and for yours: a store in memory, a clock to move, faults to inject, the
 //! conformance suite that every store passes, and assertions.
 
+pub mod acceptance;
+pub mod around;
 pub mod assertions;
 pub mod conformance;
 pub mod dispatch;
 mod drain;
+#[cfg(unix)]
+pub mod faults;
 mod harness;
 pub mod model;
 pub mod savepoints;
@@ -19,5 +23,11 @@ pub use sim::{Bug, Call, Fault, SimConn, SimSavepoint, SimStore, SimTx};
 /// set.
 #[must_use]
 pub fn cases(gate: u32) -> u32 {
-    if std::env::var_os("POSTROOM_TEST_FULL").is_some() { gate * 10 } else { gate }
+    if is_full() { gate * 10 } else { gate }
+}
+
+/// Whether `POSTROOM_TEST_FULL` asks for the long versions of tests.
+#[must_use]
+pub fn is_full() -> bool {
+    std::env::var_os("POSTROOM_TEST_FULL").is_some()
 }

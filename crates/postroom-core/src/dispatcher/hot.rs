@@ -196,7 +196,7 @@ impl Hot {
         let Written { item, place, deadline, expires } = written;
         let lease = item.lease;
         // Before it is sent: a worker starts nothing whose lease it does not know.
-        let cancelled = self.leases.add(lease, deadline);
+        let cancelled = self.leases.add(lease, deadline, false);
         let (since, hot, key, turn) = (Instant::now(), true, None, None);
         let sent =
             self.jobs.try_send(Job { item, place, cancelled, since, expires, hot, key, turn });

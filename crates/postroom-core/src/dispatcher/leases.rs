@@ -20,6 +20,7 @@ pub(super) struct Leases(Mutex<BTreeMap<Lease, Held>>);
 struct Held {
     deadline: Instant,
     cancelled: CancellationToken,
+    suspect: bool,
 }
 
 impl Leases {
@@ -27,15 +28,21 @@ impl Leases {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a lease; the token is cancelled when it is lost.
-    pub(super) fn add(&self, lease: Lease, deadline: Instant) -> CancellationToken {
+    /// Takes note of a lease; the token is cancelled when it is lost. The item is a suspect if a
+    /// lease on it ran out before.
+    pub(super) fn add(&self, lease: Lease, deadline: Instant, suspect: bool) -> CancellationToken {
         let cancelled = CancellationToken::new();
-        self.lock().insert(lease, Held { deadline, cancelled: cancelled.clone() });
+        self.lock().insert(lease, Held { deadline, cancelled: cancelled.clone(), suspect });
         cancelled
     }
 
-    pub(super) fn remove(&self, lease: Lease) {
-        self.lock().remove(&lease);
+    /// Tells whether it was a suspect.
+    pub(super) fn remove(&self, lease: Lease) -> bool {
+        self.lock().remove(&lease).is_some_and(|held| held.suspect)
+    }
+
+    pub(super) fn has_suspect(&self) -> bool {
+        self.lock().values().any(|held| held.suspect)
     }
 
     /// The local end of a lease; none when it is not held any more.

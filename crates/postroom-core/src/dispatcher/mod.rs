@@ -6,6 +6,7 @@
 //! back when its outcome is settled, and not before.
 
 mod config;
+mod done;
 pub(crate) mod hot;
 mod intercept;
 mod keep;
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use config::DispatcherConfig;
+use done::Done;
 use hot::Hot;
 use leases::Leases;
 use left::Left;
@@ -106,6 +108,7 @@ impl Dispatcher {
             kill: CancellationToken::new(),
             leases: Arc::default(),
             keys: Keys::default(),
+            done: Done::default(),
             gone: AtomicBool::new(false),
             hot_places: Arc::new(Semaphore::new(self.config.hot_queue)),
             room: Arc::new(Semaphore::new(self.config.cold_queue)),
@@ -142,6 +145,7 @@ struct Engine {
     kill: CancellationToken,
     leases: Arc<Leases>,
     keys: Keys,
+    done: Done,
     /// Whether its slots were given back.
     gone: AtomicBool,
     /// A permit per message that may come right from a commit.

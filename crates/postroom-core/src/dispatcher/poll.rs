@@ -99,15 +99,17 @@ impl Engine {
     }
 
     async fn claim(&self, places: usize) -> crate::Result<Claimed> {
-        // Suspects start at once, so there are as many as workers have nothing to do; but one now
-        // and then even when all are busy, or they would starve under load.
+        // One suspect at a time: if it kills this process, no other one has to pay for that. It
+        // starts at once, so somebody must be idle; but now and then it comes even when all are
+        // busy, or suspects would starve under load.
         let held = self.under_way().saturating_sub(places);
         let busy = held.max(self.running.load(Ordering::Relaxed));
         let idle = self.config.workers.saturating_sub(busy);
         let turn = self.claims.fetch_add(1, Ordering::Relaxed);
-        let suspects = idle.max(usize::from(turn.is_multiple_of(SUSPECT_EVERY)));
+        let in_time = idle > 0 || turn.is_multiple_of(SUSPECT_EVERY);
+        let suspects = u32::from(in_time && !self.leases.has_suspect());
         let claim = Claim::new(self.owner, self.config.lease, places as u32)?
-            .suspects(suspects as u32)
+            .suspects(suspects)
             .max_attempts(self.config.most_attempts())
             .except_topics([self.limits.full_topics(), self.left.topics()].concat())
             .ordered(self.sink.takes_every_topic())
@@ -131,7 +133,7 @@ impl Engine {
             let Some(place) = places.split(1) else { break };
             let leased_for = item.locked_until.since(item.claimed_at);
             let deadline = before + leased_for.saturating_sub(self.config.margin());
-            let cancelled = self.leases.add(item.lease, deadline);
+            let cancelled = self.leases.add(item.lease, deadline, item.lost > 0);
             let expires = local_expiry(&item, before);
             let key = item.message.lane().map(|lane| lane.key_hash);
             let since = Instant::now();

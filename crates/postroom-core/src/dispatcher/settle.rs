@@ -53,13 +53,17 @@ impl Engine {
     /// behind items that did not end well.
     async fn send(&self, group: Vec<Finished>, jobs: &mpsc::WeakSender<Job>) -> Vec<Finished> {
         let unsettled = self.write_all(&group).await;
+        self.done.settled(&group, &unsettled, self.config.lease);
         let mut keys: BTreeMap<i64, bool> = BTreeMap::new();
         for done in group {
             if let Some(key) = done.key {
                 let well = self.lets_the_next_go(&done) && !unsettled.contains(&done.lease);
                 *keys.entry(key).or_insert(true) &= well;
             }
-            self.leases.remove(done.lease);
+            if self.leases.remove(done.lease) {
+                // The next suspect may come.
+                self.queue.store().local().wake();
+            }
             drop(done.place);
         }
         self.freed.notify_one();

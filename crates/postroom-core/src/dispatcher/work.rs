@@ -132,6 +132,7 @@ impl Engine {
             }
             ended.extend(self.deliver(batch).await);
             if !ended.is_empty() {
+                self.done.add(&ended);
                 // In one piece, so that it is settled in one. The settler outlives the workers.
                 let _ = finished.send(ended).await;
             }
@@ -229,10 +230,13 @@ impl Engine {
         finished
     }
 
-    /// Why a job is not started: it is time to stop, it is paused or somebody else's, its time is
-    /// up, or its lease is about to be.
+    /// Why a job is not started: it was handled before, it is time to stop, it is paused or
+    /// somebody else's, its time is up, or its lease is about to be.
     pub(super) fn unfit(&self, job: &Job) -> Option<Settlement> {
         let message = &job.item.message;
+        if job.item.lost > 0 && self.done.contains(job.item.lease.work) {
+            return Some(Settlement::Done);
+        }
         if !self.is_current(job.item.lease) {
             self.observer().skipped(message);
             return Some(Settlement::Release);

@@ -3,6 +3,7 @@
 #![cfg(feature = "postgres")]
 
 mod claims;
+mod commits;
 mod functions;
 mod migrations;
 mod order;

@@ -228,7 +228,7 @@ async fn b07_without_a_transaction_nothing_is_written() {
 }
 
 /// Polls a future so many times, yielding to the runtime in between, then drops it.
-async fn cut_after<F: Future>(polls: usize, future: F) {
+pub(crate) async fn cut_after<F: Future>(polls: usize, future: F) {
     let mut future = pin!(future);
     for _ in 0..polls {
         let mut cx = Context::from_waker(Waker::noop());

@@ -1,0 +1,58 @@
+//! The acceptance tests of the origin of the hot path, on SQLite.
+
+#![cfg(feature = "sqlite")]
+
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod sqlite_harness;
+
+use std::sync::Arc;
+
+use postroom_core::ManualClock;
+use postroom_core::store::AdminStore;
+use postroom_stores::{SqliteStore, StoreConfig};
+use postroom_testkit::{Harness, Options, acceptance};
+use sqlite_harness::{InFile, SqliteIn};
+
+async fn fresh(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
+    let path = folder.path().join("postroom.db");
+    let path = path.to_str().expect("a plain path");
+    let store = SqliteStore::open(path, StoreConfig::default()).await.expect("open");
+    store.migrate().await.expect("migrate");
+    Arc::new(store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn atomicity() {
+    let harness = SqliteIn::<InFile>::fresh(ManualClock::default(), Options::default()).await;
+    acceptance::atomicity(&harness).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commit_and_fast_path() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    acceptance::commit_and_fast_path(fresh(&folder).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_overflow_downgrade() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    acceptance::queue_overflow_downgrade(fresh(&folder).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retry_dead() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    acceptance::retry_dead(fresh(&folder).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn type_safe_event_type() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    acceptance::type_safe_event_type(fresh(&folder).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn type_safe_aggregate_type() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    acceptance::type_safe_aggregate_type(fresh(&folder).await).await;
+}
