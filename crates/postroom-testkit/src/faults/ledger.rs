@@ -14,7 +14,7 @@ use postroom_core::{MessageId, OwnerToken};
 #[derive(Debug)]
 pub(super) struct Ledger {
     file: File,
-    worker: String,
+    pub(super) worker: String,
 }
 
 impl Ledger {

@@ -145,7 +145,8 @@ fn handlers(ledger: &Arc<Ledger>, folder: &Path) -> Handlers {
             let n: usize = text.parse().unwrap_or_default();
             let attempt = delivery.attempt();
             ledger.note("start", format_args!("{id} {key} {n} {attempt}"));
-            let result = handle(message.topic().as_str(), &folder.join(&text), n, attempt).await;
+            let gates = [folder.join(&text), folder.join(format!("{text}.{}", ledger.worker))];
+            let result = handle(message.topic().as_str(), &gates, n, attempt).await;
             let how = if result.is_ok() { "well" } else { "badly" };
             ledger.note("end", format_args!("{id} {how}"));
             result
@@ -153,13 +154,14 @@ fn handlers(ledger: &Arc<Ledger>, folder: &Path) -> Handlers {
     })
 }
 
-async fn handle(topic: &str, gate: &Path, n: usize, attempt: u32) -> HandlerResult {
+async fn handle(topic: &str, gates: &[PathBuf], n: usize, attempt: u32) -> HandlerResult {
     match topic {
         "quick" => tokio::time::sleep(Duration::from_millis(n as u64 % 3)).await,
         "slow" => tokio::time::sleep(Duration::from_millis(300)).await,
-        // Without a way out for the dispatcher: it can not cut a call that does not wait.
+        // Until a gate opens, for all or for this worker. Without a way out for the dispatcher: it
+        // can not cut a call that does not wait.
         "hold" => {
-            while !gate.exists() {
+            while !gates.iter().any(|gate| gate.exists()) {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
