@@ -8,6 +8,7 @@ mod control;
 mod order;
 mod queue;
 pub(crate) mod state;
+mod tx;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,18 +17,19 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped, Settled,
-    Store, StoreTransaction, TransactionalStore,
+    BoxFuture, Claim, Claimed, Local, Paused, Purge, Purged, Reaped, Settled, Store,
 };
 use postroom_core::{
     Error, ErrorKind, Lease, ManualClock, MessageId, OwnerToken, Result, Timestamp,
 };
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 pub use bug::Bug;
 pub(crate) use queue::Rules;
-use state::{Held, State, Undo};
+use state::State;
+pub(crate) use tx::Written;
+pub use tx::{SimConn, SimSavepoint, SimTx};
 
 /// The in-memory store. Clones share it.
 ///
@@ -157,12 +159,6 @@ impl SimStore {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push_back((call, fault));
     }
 
-    /// A connection outside any transaction.
-    #[must_use]
-    pub fn connection(&self) -> SimConn {
-        SimConn { store: self.clone(), open: None, undo: Vec::new() }
-    }
-
     /// Damages a stored message so that it can not be decoded any more.
     pub async fn make_undecodable(&self, id: MessageId) {
         let mut state = self.state.lock().await;
@@ -281,232 +277,5 @@ impl Store for SimStore {
 
     fn local(&self) -> &Local {
         &self.local
-    }
-}
-
-impl TransactionalStore for SimStore {
-    type Conn = SimConn;
-    type Tx = SimTx;
-
-    async fn begin(&self) -> Result<SimTx> {
-        let mut conn = self.connection();
-        conn.begin().await;
-        Ok(SimTx { conn })
-    }
-
-    async fn require_transaction(&self, conn: &mut SimConn) -> Result<()> {
-        conn.open_state().map(drop)
-    }
-
-    async fn append(&self, conn: &mut SimConn, entries: &[Entry]) -> Result<Vec<Appended>> {
-        let fault = self.fault(Call::Append);
-        match fault {
-            Some(Fault::Unavailable) => return Err(unavailable()),
-            Some(Fault::Contention) => return Err(contention()),
-            Some(Fault::Refused) => return Err(refused()),
-            Some(Fault::ReplyLost) | None => {}
-        }
-        let now = self.now();
-        let (state, undo) = conn.open_state()?;
-        let appended = state.append(entries, now, undo)?;
-        match fault {
-            Some(_) => Err(unavailable()),
-            None => Ok(appended),
-        }
-    }
-}
-
-/// A connection to a [`SimStore`], perhaps inside a transaction.
-pub struct SimConn {
-    store: SimStore,
-    open: Option<OwnedMutexGuard<State>>,
-    undo: Vec<Undo>,
-}
-
-impl SimConn {
-    /// Begins a transaction; waits for the one that is open elsewhere.
-    pub async fn begin(&mut self) {
-        self.open = Some(Arc::clone(&self.store.state).lock_owned().await);
-    }
-
-    /// Ends the transaction and keeps its writes.
-    pub fn commit(&mut self) {
-        self.undo.clear();
-        self.open = None;
-    }
-
-    /// Ends the transaction and takes its writes back.
-    pub fn rollback(&mut self) {
-        self.rollback_to(0);
-        self.open = None;
-    }
-
-    /// Writes a row of the application.
-    ///
-    /// # Errors
-    /// `NotInTransaction` outside a transaction.
-    pub fn write_business_row(&mut self, row: i64) -> Result<()> {
-        let (state, undo) = self.open_state()?;
-        state.business.push(row);
-        undo.push(Undo::Business);
-        Ok(())
-    }
-
-    fn open_state(&mut self) -> Result<(&mut State, &mut Vec<Undo>)> {
-        match &mut self.open {
-            Some(state) => Ok((state, &mut self.undo)),
-            None => Err(Error::new(
-                ErrorKind::NotInTransaction,
-                "the connection has no open transaction; begin one before publishing",
-            )),
-        }
-    }
-
-    /// What the transaction has written and not taken back.
-    pub(crate) fn written(&self) -> Vec<Written> {
-        let Some(state) = &self.open else { return Vec::new() };
-        let rows = self.undo.iter().filter_map(|write| match write {
-            Undo::Message(seq) => Some(*seq),
-            Undo::Key(_) | Undo::Business => None,
-        });
-        rows.map(|seq| {
-            let row = state.queue.get(&seq).or_else(|| state.parked.get(&seq));
-            let (held, expires) =
-                (row.and_then(|row| row.held), row.and_then(|row| row.expires_at));
-            Written { seq, id: state.messages[&seq].message.id(), held, expires }
-        })
-        .collect()
-    }
-
-    fn rollback_to(&mut self, mark: usize) {
-        if let Some(state) = &mut self.open {
-            if state.has(Bug::RollbackKeepsRows) {
-                self.undo.clear();
-                return;
-            }
-            state.undo(&mut self.undo, mark);
-        }
-    }
-}
-
-impl Drop for SimConn {
-    fn drop(&mut self) {
-        self.rollback();
-    }
-}
-
-impl fmt::Debug for SimConn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimConn").field("in_transaction", &self.open.is_some()).finish()
-    }
-}
-
-/// A row that a transaction wrote.
-pub(crate) struct Written {
-    pub(crate) seq: i64,
-    pub(crate) id: MessageId,
-    pub(crate) held: Option<Held>,
-    pub(crate) expires: Option<Timestamp>,
-}
-
-/// A transaction on a [`SimStore`].
-#[derive(Debug)]
-pub struct SimTx {
-    conn: SimConn,
-}
-
-impl StoreTransaction for SimTx {
-    type Conn = SimConn;
-    type Nested<'a> = SimSavepoint<'a>;
-
-    fn conn(&mut self) -> &mut SimConn {
-        &mut self.conn
-    }
-
-    async fn check_open(&mut self, _writes_follow: bool) -> Result<()> {
-        match &self.conn.open {
-            Some(_) => Ok(()),
-            None => Err(Error::new(ErrorKind::RolledBack, "the transaction has already ended")),
-        }
-    }
-
-    async fn savepoint(&mut self) -> Result<SimSavepoint<'_>> {
-        Ok(SimSavepoint::new(&mut self.conn))
-    }
-
-    async fn commit(mut self) -> Result<()> {
-        match self.conn.store.fault(Call::Commit) {
-            None => {
-                self.conn.commit();
-                Ok(())
-            }
-            Some(Fault::ReplyLost) => {
-                self.conn.commit();
-                Err(Error::new(ErrorKind::CommitUnknown, "the answer to COMMIT was lost"))
-            }
-            Some(Fault::Unavailable) => {
-                Err(Error::new(ErrorKind::CommitUnknown, "the answer to COMMIT was lost"))
-            }
-            Some(Fault::Contention) => {
-                Err(Error::new(ErrorKind::RolledBack, "COMMIT was refused").transient(true))
-            }
-            Some(Fault::Refused) => Err(Error::new(ErrorKind::RolledBack, "COMMIT was refused")),
-        }
-    }
-
-    async fn rollback(mut self) -> Result<()> {
-        self.conn.rollback();
-        Ok(())
-    }
-}
-
-/// A savepoint on a [`SimStore`].
-#[derive(Debug)]
-pub struct SimSavepoint<'a> {
-    conn: &'a mut SimConn,
-    mark: usize,
-    released: bool,
-}
-
-impl<'a> SimSavepoint<'a> {
-    fn new(conn: &'a mut SimConn) -> Self {
-        Self { mark: conn.undo.len(), conn, released: false }
-    }
-}
-
-impl StoreTransaction for SimSavepoint<'_> {
-    type Conn = SimConn;
-    type Nested<'b>
-        = SimSavepoint<'b>
-    where
-        Self: 'b;
-
-    fn conn(&mut self) -> &mut SimConn {
-        self.conn
-    }
-
-    async fn check_open(&mut self, _writes_follow: bool) -> Result<()> {
-        self.conn.open_state().map(drop)
-    }
-
-    async fn savepoint(&mut self) -> Result<SimSavepoint<'_>> {
-        Ok(SimSavepoint::new(self.conn))
-    }
-
-    async fn commit(mut self) -> Result<()> {
-        self.released = true;
-        Ok(())
-    }
-
-    async fn rollback(self) -> Result<()> {
-        Ok(())
-    }
-}
-
-impl Drop for SimSavepoint<'_> {
-    fn drop(&mut self) {
-        if !self.released {
-            self.conn.rollback_to(self.mark);
-        }
     }
 }
