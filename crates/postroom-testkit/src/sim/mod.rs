@@ -67,7 +67,7 @@ pub enum Call {
     Settle,
     /// [`Store::renew`]
     Renew,
-    /// [`TransactionalStore::append`]
+    /// [`TransactionalStore::append`](postroom_core::store::TransactionalStore::append)
     Append,
     /// The end of a transaction.
     Commit,
