@@ -15,7 +15,8 @@ use crate::lifecycle::Settlement;
 
 // A group is sent when it is full, when its first member waited this long, or when nothing else
 // runs.
-const LONGEST_WAIT: Duration = Duration::from_millis(2);
+const LONGEST_WAIT: Duration = Duration::from_millis(3);
+const BUSY: Duration = Duration::from_millis(2);
 const FULL: usize = 500;
 
 impl Engine {
@@ -25,22 +26,33 @@ impl Engine {
         mut finished: mpsc::Receiver<Vec<Finished>>,
         jobs: mpsc::WeakSender<Job>,
     ) {
+        // When the group before was sent; others may follow as closely as its members did.
+        let mut last: Option<Instant> = None;
         while let Some(mut group) = finished.recv().await {
-            self.fill(&mut group, &mut finished).await;
+            let busy = last.is_some_and(|last| last.elapsed() < BUSY);
+            self.fill(&mut group, &mut finished, busy).await;
             let rest = self.send(group, &jobs).await;
             if !rest.is_empty() {
                 // Nothing waits behind these any more.
                 let _ = self.send(rest, &jobs).await;
             }
+            last = Some(Instant::now());
         }
     }
 
-    async fn fill(&self, group: &mut Vec<Finished>, finished: &mut mpsc::Receiver<Vec<Finished>>) {
+    async fn fill(
+        &self,
+        group: &mut Vec<Finished>,
+        finished: &mut mpsc::Receiver<Vec<Finished>>,
+        busy: bool,
+    ) {
         let until = Instant::now() + LONGEST_WAIT;
         while group.len() < FULL {
+            // The next of a key waits for the settle of the one before.
+            let lone = !busy || group.iter().any(|done| done.key.is_some());
             match finished.try_recv() {
                 Ok(next) => group.extend(next),
-                Err(_) if self.running.load(Ordering::Relaxed) == 0 => return,
+                Err(_) if lone && self.running.load(Ordering::Relaxed) == 0 => return,
                 Err(_) => match timeout_at(until, finished.recv()).await {
                     Ok(Some(next)) => group.extend(next),
                     Ok(None) | Err(_) => return,
