@@ -410,6 +410,40 @@ async fn dsp_6_what_nobody_here_handles_is_left_to_others() {
     drop((first, second));
 }
 
+/// Claims can be told of a thousand topics. What is beyond that must not be claimed and given back
+/// without end.
+#[tokio::test(start_paused = true)]
+async fn dsp_6_too_many_topics_to_leave_out_are_put_off() {
+    let world = World::new();
+    for n in 0..1_100 {
+        world.publish(Message::builder(format!("other.{n}"))).await;
+    }
+    let sink = Handlers::new().unknown(UnknownTopic::Leave).topic("mine", |_| async { Ok(()) });
+    let running = world.dispatcher(sink, cold(Vec::new())).start().expect("legal settings");
+    sleep(Duration::from_secs(30)).await;
+    let counts = running.snapshot().counts;
+    assert!((1_100..5_000).contains(&counts.claimed), "{counts:?}");
+    let stats = world.store.stats().await.expect("stats");
+    assert_eq!((stats.ready + stats.waiting + stats.leased, stats.failed), (1_100, 0), "{stats:?}");
+    running.shutdown(TENTH).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dsp_10_too_many_topics_of_a_full_line_are_put_off() {
+    let world = World::new();
+    for n in 0..1_100 {
+        world.publish(Message::builder(format!("slow.{n}"))).await;
+    }
+    let settings = cold(vec![TopicConfig::new("slow.*").concurrency(1)]);
+    let sink = world.handlers(Duration::from_secs(5));
+    let running = world.dispatcher(sink, settings).start().expect("legal settings");
+    sleep(Duration::from_secs(30)).await;
+    let counts = running.snapshot().counts;
+    assert!((1_100..5_000).contains(&counts.claimed), "{counts:?}");
+    assert!((5..=7).contains(&counts.done), "{counts:?}");
+    running.shutdown(TENTH).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn dsp_14_messages_that_share_a_call_find_each_other() {
     let world = World::new();

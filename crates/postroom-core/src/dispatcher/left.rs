@@ -12,19 +12,21 @@ use crate::message::Message;
 /// keeps the list to topics that there are.
 pub(super) const LEFT_FOR: Duration = Duration::from_secs(60);
 
-// Beyond that a topic is claimed and given back each time.
+// Messages of further topics are put off instead.
 const MOST_TOPICS: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Left(Mutex<BTreeMap<i64, Instant>>);
 
 impl Left {
-    /// Takes note of the topic of a message; answers whether that is new.
-    pub(super) fn note(&self, message: &Message) -> bool {
+    /// Takes note of the topic of a message; answers whether that is new, and nothing when there
+    /// are too many.
+    pub(super) fn note(&self, message: &Message) -> Option<bool> {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         left.retain(|_, until| *until > now);
-        left.len() < MOST_TOPICS && left.insert(message.topic_hash(), now + LEFT_FOR).is_none()
+        let room = left.len() < MOST_TOPICS;
+        room.then(|| left.insert(message.topic_hash(), now + LEFT_FOR).is_none())
     }
 
     /// The topics that claims leave out.

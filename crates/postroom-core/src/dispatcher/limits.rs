@@ -17,14 +17,19 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::topics::find;
-use super::work::{Finished, Job, finish};
+use super::work::{Finished, Job};
 use super::{DispatcherConfig, Engine, TopicConfig, pace::Pace};
 use crate::lifecycle::Settlement;
 use crate::message::Message;
 
-// Topics of one pattern that claims can be told to leave out. Of further ones too much is claimed
-// and given back.
+// Topics of one pattern that claims can be told to leave out. Messages of further ones are put off
+// when the line is full.
 const MOST_TOPICS: usize = 1_000;
+
+/// What is given back is claimed again at once, unless claims can be told to leave it out. Where
+/// they can not, it waits a little, for everybody.
+pub(super) const PUT_OFF: Settlement =
+    Settlement::Retry { delay: Duration::from_secs(1), counted: false, error: None };
 
 // How often what waits in line is looked at for pauses and lost leases.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -88,7 +93,7 @@ impl Drop for Turn {
 pub(super) enum Admission {
     Start(Job),
     Waits,
-    Refused(Job),
+    Refused(Job, Settlement),
 }
 
 impl Limits {
@@ -131,16 +136,18 @@ impl Limits {
         if self.start(&mut job) {
             return Admission::Start(job);
         }
-        let Some((_, line)) = self.line(&job.item.message) else { return Admission::Refused(job) };
-        let mut state = line.lock();
+        let Some((_, line)) = self.line(&job.item.message) else { return Admission::Start(job) };
+        let (mut state, topic) = (line.lock(), job.item.message.topic_hash());
         if state.topics.len() < MOST_TOPICS {
-            state.topics.insert(job.item.message.topic_hash());
+            state.topics.insert(topic);
         }
         let most = line.most_waiting();
         let refused = state.closed || state.waiting.len() >= most;
         state.full |= refused || 2 * (state.waiting.len() + 1) >= most;
         if refused {
-            return Admission::Refused(job);
+            let left_out = state.topics.contains(&topic) || state.closed;
+            let settlement = if left_out { Settlement::Release } else { PUT_OFF };
+            return Admission::Refused(job, settlement);
         }
         state.waiting.push_back(job);
         self.changed.notify_one();
@@ -295,7 +302,7 @@ impl Engine {
         if !jobs.is_empty() {
             let settle = |job: Job| {
                 let settlement = self.unfit(&job).unwrap_or(Settlement::Release);
-                finish(job, Some(settlement))
+                self.turn_away(job, settlement)
             };
             let _ = finished.send(jobs.into_iter().map(settle).collect()).await;
         }

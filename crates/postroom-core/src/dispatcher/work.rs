@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use super::left::LEFT_FOR;
-use super::limits::{Admission, Turn};
+use super::limits::{Admission, PUT_OFF, Turn};
 use crate::clock;
 use crate::handler::without_panic;
 use crate::ids::Lease;
@@ -146,7 +146,7 @@ impl Engine {
             match self.limits.admit(job) {
                 Admission::Start(job) => start.push(job),
                 Admission::Waits => self.freed.notify_one(),
-                Admission::Refused(job) => refused.push(finish(job, Some(Settlement::Release))),
+                Admission::Refused(job, settlement) => refused.push(finish(job, Some(settlement))),
             }
         }
         (start, refused)
@@ -191,11 +191,8 @@ impl Engine {
             if job.key.is_some_and(|key| cut.contains(&key)) {
                 finished.push(finish(job, Some(Settlement::Release)));
             } else if let Some(settlement) = self.unfit(&job) {
-                if let Settlement::Dead { reason, .. } = &settlement {
-                    self.observer().died(&job.item.message, *reason, "");
-                }
                 cut.extend(job.key);
-                finished.push(finish(job, Some(settlement)));
+                finished.push(self.turn_away(job, settlement));
             } else {
                 started.push(job);
             }
@@ -237,15 +234,13 @@ impl Engine {
         if job.item.lost > 0 && self.done.contains(job.item.lease.work) {
             return Some(Settlement::Done);
         }
-        if !self.is_current(job.item.lease) {
-            self.observer().skipped(message);
-            return Some(Settlement::Release);
-        }
-        if self.stop.is_cancelled() || self.is_paused(job) {
+        let lease = job.item.lease;
+        if self.stop.is_cancelled() || !self.is_current(lease) || self.is_paused(job) {
             return Some(Settlement::Release);
         }
         if !self.sink.takes(message.topic()) {
-            if self.left.note(message) {
+            let Some(new) = self.left.note(message) else { return Some(PUT_OFF) };
+            if new {
                 self.observer().left(message.topic(), LEFT_FOR.as_secs());
             }
             return Some(Settlement::Release);
@@ -258,6 +253,17 @@ impl Engine {
         let item = &job.item;
         let used_up = item.attempts >= self.config.retry_of(message.topic()).max_attempts;
         if item.lost > 0 && used_up { dead(DeadReason::LostLeases) } else { None }
+    }
+
+    /// Ends a job that is [unfit](Self::unfit).
+    pub(super) fn turn_away(&self, job: Job, settlement: Settlement) -> Finished {
+        let message = &job.item.message;
+        match &settlement {
+            Settlement::Dead { reason, .. } => self.observer().died(message, *reason, ""),
+            _ if !self.is_current(job.item.lease) => self.observer().skipped(message),
+            _ => {}
+        }
+        finish(job, Some(settlement))
     }
 
     /// One outcome per job; none where the lease was lost meanwhile.
