@@ -12,7 +12,7 @@ use postroom_core::store::{AdminStore, Store, Wakes};
 use postroom_core::{Message, Outbox};
 use postroom_stores::{SqliteStore, StoreConfig};
 use tempfile::TempDir;
-use wakes_support::{Counted, PATIENCE, come_to_rest, listening, until_wakes};
+use wakes_support::{PATIENCE, come_to_rest, counted, listening, until_wakes};
 
 /// As another process would open it.
 async fn open(folder: &TempDir) -> Arc<SqliteStore> {
@@ -59,7 +59,7 @@ async fn dsp_9_a_plain_transaction_of_another_process_wakes() {
 async fn dsp_9_idle_dispatchers_of_two_processes_come_to_rest() {
     let folder = tempfile::tempdir().expect("a temp folder");
     let stores = [open(&folder).await, open(&folder).await];
-    let [here, there] = stores.each_ref().map(Counted::new);
+    let [here, there] = stores.each_ref().map(counted);
     let dispatchers = [listening(&here), listening(&there)];
     let outbox = Outbox::new(Arc::clone(&stores[0]));
     for n in 0..20 {

@@ -31,6 +31,11 @@ pub trait Around: fmt::Debug + Send + Sync + 'static {
     fn renew<'a>(&'a self, call: BoxFuture<'a, Result<Settled>>) -> BoxFuture<'a, Result<Settled>> {
         call
     }
+
+    /// Around [`Store::paused`].
+    fn paused<'a>(&'a self, call: BoxFuture<'a, Result<Paused>>) -> BoxFuture<'a, Result<Paused>> {
+        call
+    }
 }
 
 /// The engine's half of a store, with something around it. Publish through the store itself: both
@@ -46,6 +51,12 @@ impl<S: Store, A: Around> Wrapped<S, A> {
     #[must_use]
     pub fn new(store: Arc<S>, around: A) -> Self {
         Self { store, around }
+    }
+
+    /// What is around it.
+    #[must_use]
+    pub fn around(&self) -> &A {
+        &self.around
     }
 }
 
@@ -84,7 +95,7 @@ impl<S: Store, A: Around> Store for Wrapped<S, A> {
     }
 
     fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
-        self.store.paused()
+        self.around.paused(self.store.paused())
     }
 
     fn next_due(&self) -> BoxFuture<'_, Result<Option<Duration>>> {

@@ -4,66 +4,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postroom_core::lifecycle::Settlement;
-use postroom_core::store::{
-    AdminStore, BoxFuture, Claim, Claimed, Local, Pause, Paused, Purge, Purged, Reaped, Settled,
-    Stats, Store,
-};
+use postroom_core::store::{AdminStore, BoxFuture, Pause, Paused, Stats};
 use postroom_core::{
-    Delivery, Dispatcher, DispatcherConfig, Handlers, Lease, Message, MessageBuilder, Outbox,
-    OwnerToken, Result, Running, Topic,
+    Delivery, Dispatcher, DispatcherConfig, Handlers, Message, MessageBuilder, Outbox, Result,
+    Running, Topic,
 };
 use postroom_testkit::SimStore;
+use postroom_testkit::around::{Around, Wrapped};
 use tokio::time::{Instant, sleep};
 
-/// A store that counts how often somebody asks what is paused.
-#[derive(Clone, Debug)]
-struct Counting {
-    store: SimStore,
-    looks: Arc<AtomicU32>,
-}
+/// Counts how often somebody asks what is paused.
+#[derive(Debug)]
+struct Looks(Arc<AtomicU32>);
 
-impl Store for Counting {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>> {
-        self.store.claim(claim)
-    }
-
-    fn settle<'a>(
-        &'a self,
-        owner: OwnerToken,
-        items: &'a [(Lease, Settlement)],
-    ) -> BoxFuture<'a, Result<Settled>> {
-        self.store.settle(owner, items)
-    }
-
-    fn renew<'a>(
-        &'a self,
-        owner: OwnerToken,
-        leases: &'a [Lease],
-        lease: Duration,
-    ) -> BoxFuture<'a, Result<Settled>> {
-        self.store.renew(owner, leases, lease)
-    }
-
-    fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
-        self.store.reap(limit, max_attempts)
-    }
-
-    fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
-        self.store.purge(purge)
-    }
-
-    fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
-        self.store.leave(owner)
-    }
-
-    fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
-        self.looks.fetch_add(1, Ordering::Relaxed);
-        self.store.paused()
-    }
-
-    fn local(&self) -> &Local {
-        self.store.local()
+impl Around for Looks {
+    fn paused<'a>(&'a self, call: BoxFuture<'a, Result<Paused>>) -> BoxFuture<'a, Result<Paused>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        call
     }
 }
 
@@ -91,7 +48,7 @@ impl World {
                 Ok(())
             }
         });
-        let counting = Counting { store: store.clone(), looks: Arc::clone(&looks) };
+        let counting = Wrapped::new(Arc::new(store.clone()), Looks(Arc::clone(&looks)));
         let config = DispatcherConfig {
             workers: 1,
             poll_interval: Duration::from_secs(600),

@@ -326,7 +326,6 @@ impl Metered {
     /// Takes one, or says when there will be one.
     fn take(&self) -> Result<(), Instant> {
         let taken = self.limiter.check();
-        // Timers are exact to a millisecond; a moment too early would find nothing.
         taken.map_err(|not_until| self.began + not_until.earliest_possible())
     }
 }

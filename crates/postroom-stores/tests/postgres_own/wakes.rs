@@ -13,7 +13,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::postgres_support::{Pg, url};
 use crate::proxy::without_notifications;
-use crate::wakes_support::{Counted, PATIENCE, come_to_rest, listening, polling, until_wakes};
+use crate::wakes_support::{
+    PATIENCE, claims, come_to_rest, counted, listening, polling, until_wakes,
+};
 
 fn plain() -> MessageBuilder {
     Message::builder("t")
@@ -236,19 +238,19 @@ async fn b44_commits_ring_at_most_every_five_milliseconds() {
 async fn dsp_9_a_process_ignores_its_own_rings() {
     let pg = Pg::on_database_time().await;
     let mut rings = Rings::of(&pg).await;
-    let counted = Counted::new(&pg.store);
+    let counted = counted(&pg.store);
     let dispatcher = listening(&counted);
     until_wakes(&*pg.store, Wakes::Listening).await;
-    let before = counted.claims();
+    let before = claims(&counted);
     for _ in 0..20 {
         pg.store.wake();
         while rings.next().await.payload().starts_with("probe ") {}
         // Time for a claim too many.
         sleep(Duration::from_millis(20)).await;
     }
-    let claims = counted.claims() - before;
+    let claimed = claims(&counted) - before;
     // A few are still to come from the start.
-    assert!(claims <= 25, "{claims} claims for 20 wake-ups");
+    assert!(claimed <= 25, "{claimed} claims for 20 wake-ups");
     dispatcher.shutdown().await;
     pg.finish().await;
 }
@@ -366,7 +368,7 @@ async fn dsp_9_only_who_waits_for_work_listens() {
 async fn p11_idle_dispatchers_of_two_processes_come_to_rest() {
     let pg = Pg::on_database_time().await;
     let stores = [pg.store(), pg.again().await];
-    let [here, there] = stores.each_ref().map(Counted::new);
+    let [here, there] = stores.each_ref().map(counted);
     let dispatchers = [listening(&here), listening(&there)];
     for store in &stores {
         until_wakes(&**store, Wakes::Listening).await;

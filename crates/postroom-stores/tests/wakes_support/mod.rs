@@ -4,13 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use postroom_core::lifecycle::Settlement;
-use postroom_core::store::{
-    BoxFuture, Claim, Claimed, Local, Paused, Purge, Purged, Reaped, Settled, Store, Wakes,
-};
-use postroom_core::{
-    Delivery, Dispatcher, DispatcherConfig, Handlers, Lease, MessageId, OwnerToken, Result, Running,
-};
+use postroom_core::store::{BoxFuture, Claimed, Store, Wakes};
+use postroom_core::{Delivery, Dispatcher, DispatcherConfig, Handlers, MessageId, Result, Running};
+use postroom_testkit::around::{Around, Wrapped};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
@@ -63,82 +59,34 @@ pub(crate) async fn until_wakes(store: &dyn Store, wanted: Wakes) {
     came.unwrap_or_else(|_| panic!("{:?} instead of {wanted:?}", store.wakes()));
 }
 
-/// A store that counts the claims that it passes on.
-#[derive(Debug)]
-pub(crate) struct Counted<S> {
-    store: Arc<S>,
-    claims: AtomicUsize,
-}
+/// Counts the claims that it passes on.
+#[derive(Debug, Default)]
+pub(crate) struct Claims(AtomicUsize);
 
-impl<S: Store> Counted<S> {
-    pub(crate) fn new(store: &Arc<S>) -> Arc<Self> {
-        Arc::new(Self { store: Arc::clone(store), claims: AtomicUsize::new(0) })
-    }
-
-    pub(crate) fn claims(&self) -> usize {
-        self.claims.load(Ordering::SeqCst)
+impl Around for Claims {
+    fn claim<'a>(&'a self, call: BoxFuture<'a, Result<Claimed>>) -> BoxFuture<'a, Result<Claimed>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        call
     }
 }
 
-impl<S: Store> Store for Counted<S> {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Claimed>> {
-        self.claims.fetch_add(1, Ordering::SeqCst);
-        self.store.claim(claim)
-    }
+pub(crate) type Counted<S> = Wrapped<S, Claims>;
 
-    fn settle<'a>(
-        &'a self,
-        owner: OwnerToken,
-        items: &'a [(Lease, Settlement)],
-    ) -> BoxFuture<'a, Result<Settled>> {
-        self.store.settle(owner, items)
-    }
+pub(crate) fn counted<S: Store>(store: &Arc<S>) -> Arc<Counted<S>> {
+    Arc::new(Wrapped::new(Arc::clone(store), Claims::default()))
+}
 
-    fn renew<'a>(
-        &'a self,
-        owner: OwnerToken,
-        leases: &'a [Lease],
-        lease: Duration,
-    ) -> BoxFuture<'a, Result<Settled>> {
-        self.store.renew(owner, leases, lease)
-    }
-
-    fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
-        self.store.reap(limit, max_attempts)
-    }
-
-    fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
-        self.store.purge(purge)
-    }
-
-    fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
-        self.store.leave(owner)
-    }
-
-    fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
-        self.store.paused()
-    }
-
-    fn woken(&self) -> BoxFuture<'_, ()> {
-        self.store.woken()
-    }
-
-    fn wake(&self) {
-        self.store.wake();
-    }
-
-    fn local(&self) -> &Local {
-        self.store.local()
-    }
+pub(crate) fn claims<S: Store>(store: &Counted<S>) -> usize {
+    store.around().0.load(Ordering::SeqCst)
 }
 
 /// Two dispatchers with nothing to do: what they do in two seconds is a claim or two that was still
 /// to come, and not one after another.
 pub(crate) async fn come_to_rest<S: Store>(stores: [&Counted<S>; 2]) {
-    let claims = || stores.map(Counted::claims);
-    let before = claims();
+    let count = || stores.map(claims);
+    let before = count();
     sleep(Duration::from_secs(2)).await;
-    let after = claims();
+    let after = count();
     for (before, after) in before.into_iter().zip(after) {
         assert!(after - before <= 3, "{} claims with nothing to do", after - before);
     }
