@@ -5,21 +5,9 @@
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod sqlite_harness;
 
-use std::sync::Arc;
-
 use postroom_core::ManualClock;
-use postroom_core::store::AdminStore;
-use postroom_stores::{SqliteStore, StoreConfig};
 use postroom_testkit::{Harness, Options, acceptance};
-use sqlite_harness::{InFile, SqliteIn};
-
-async fn fresh(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
-    let path = folder.path().join("postroom.db");
-    let path = path.to_str().expect("a plain path");
-    let store = SqliteStore::open(path, StoreConfig::default()).await.expect("open");
-    store.migrate().await.expect("migrate");
-    Arc::new(store)
-}
+use sqlite_harness::{InFile, SqliteIn, open_in};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn atomicity() {
@@ -30,29 +18,29 @@ async fn atomicity() {
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_and_fast_path() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    acceptance::commit_and_fast_path(fresh(&folder).await).await;
+    acceptance::commit_and_fast_path(open_in(&folder).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queue_overflow_downgrade() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    acceptance::queue_overflow_downgrade(fresh(&folder).await).await;
+    acceptance::queue_overflow_downgrade(open_in(&folder).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_dead() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    acceptance::retry_dead(fresh(&folder).await).await;
+    acceptance::retry_dead(open_in(&folder).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn type_safe_event_type() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    acceptance::type_safe_event_type(fresh(&folder).await).await;
+    acceptance::type_safe_event_type(open_in(&folder).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn type_safe_aggregate_type() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    acceptance::type_safe_aggregate_type(fresh(&folder).await).await;
+    acceptance::type_safe_aggregate_type(open_in(&folder).await).await;
 }

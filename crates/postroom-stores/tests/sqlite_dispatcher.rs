@@ -2,45 +2,38 @@
 
 #![cfg(feature = "sqlite")]
 
-use std::sync::Arc;
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod sqlite_harness;
+
 use std::time::Duration;
 
-use postroom_core::store::AdminStore;
-use postroom_stores::{SqliteStore, StoreConfig};
 use postroom_testkit::dispatch;
-
-async fn fresh(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
-    let path = folder.path().join("postroom.db");
-    let path = path.to_str().expect("a plain path");
-    let store = SqliteStore::open(path, StoreConfig::default()).await.expect("open");
-    store.migrate().await.expect("migrate");
-    Arc::new(store)
-}
+use sqlite_harness::open_in;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dsp_1_everything_is_handled_once() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    dispatch::everything_is_handled_once(fresh(&folder).await, 4_000).await;
+    dispatch::everything_is_handled_once(open_in(&folder).await, 4_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b01_hot_messages_are_handled_once() {
     let folder = tempfile::tempdir().expect("a temp folder");
     let messages = 200 * postroom_testkit::cases(10) as usize;
-    dispatch::hot_messages_are_handled_once(fresh(&folder).await, messages, 1).await;
+    dispatch::hot_messages_are_handled_once(open_in(&folder).await, messages, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ord_1_order_holds_while_dispatchers_come_and_go() {
     let folder = tempfile::tempdir().expect("a temp folder");
     let messages = 300 * postroom_testkit::cases(10) as usize;
-    dispatch::order_holds(fresh(&folder).await, messages, 100).await;
+    dispatch::order_holds(open_in(&folder).await, messages, 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b01_a_hundred_thousand_hot_messages_are_handled_once() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    dispatch::hot_messages_are_handled_once(fresh(&folder).await, 100_000, 50).await;
+    dispatch::hot_messages_are_handled_once(open_in(&folder).await, 100_000, 50).await;
 }
 
 /// F15: a minute of it in the long version; the short one on a simulated clock has a minute too.
@@ -48,5 +41,5 @@ async fn b01_a_hundred_thousand_hot_messages_are_handled_once() {
 async fn dsp_7_an_outage_of_the_handler_is_met_with_backoff_and_then_all_is_done() {
     let folder = tempfile::tempdir().expect("a temp folder");
     let away = if postroom_testkit::is_full() { 60 } else { 2 };
-    dispatch::a_handler_that_is_away(fresh(&folder).await, Duration::from_secs(away)).await;
+    dispatch::a_handler_that_is_away(open_in(&folder).await, Duration::from_secs(away)).await;
 }

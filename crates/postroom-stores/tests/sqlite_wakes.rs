@@ -2,6 +2,8 @@
 
 #![cfg(feature = "sqlite")]
 
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod sqlite_harness;
 #[allow(dead_code, reason = "each test binary uses its part")]
 mod wakes_support;
 
@@ -11,22 +13,13 @@ use std::time::Duration;
 use postroom_core::store::{AdminStore, Store, Wakes};
 use postroom_core::{Message, Outbox};
 use postroom_stores::{SqliteStore, StoreConfig};
-use tempfile::TempDir;
+use sqlite_harness::open_in;
 use wakes_support::{PATIENCE, come_to_rest, counted, listening, until_wakes};
-
-/// As another process would open it.
-async fn open(folder: &TempDir) -> Arc<SqliteStore> {
-    let path = folder.path().join("postroom.db");
-    let path = path.to_str().expect("a plain path");
-    let store = SqliteStore::open(path, StoreConfig::default()).await.expect("open");
-    store.migrate().await.expect("migrate");
-    Arc::new(store)
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dsp_9_a_commit_of_another_process_wakes() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    let (here, there) = (open(&folder).await, open(&folder).await);
+    let (here, there) = (open_in(&folder).await, open_in(&folder).await);
     let mut dispatcher = listening(&there);
     until_wakes(&*there, Wakes::Listening).await;
     let outbox = Outbox::new(Arc::clone(&here));
@@ -42,7 +35,7 @@ async fn dsp_9_a_commit_of_another_process_wakes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dsp_9_a_plain_transaction_of_another_process_wakes() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    let (here, there) = (open(&folder).await, open(&folder).await);
+    let (here, there) = (open_in(&folder).await, open_in(&folder).await);
     let mut dispatcher = listening(&there);
     let outbox = Outbox::new(Arc::clone(&here));
     for key in ["a", "b", "a"] {
@@ -58,7 +51,7 @@ async fn dsp_9_a_plain_transaction_of_another_process_wakes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dsp_9_idle_dispatchers_of_two_processes_come_to_rest() {
     let folder = tempfile::tempdir().expect("a temp folder");
-    let stores = [open(&folder).await, open(&folder).await];
+    let stores = [open_in(&folder).await, open_in(&folder).await];
     let [here, there] = stores.each_ref().map(counted);
     let dispatchers = [listening(&here), listening(&there)];
     let outbox = Outbox::new(Arc::clone(&stores[0]));

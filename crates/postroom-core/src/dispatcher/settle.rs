@@ -16,8 +16,10 @@ use crate::lifecycle::Settlement;
 // A group is sent when it is full, when its first member waited this long, or when nothing else
 // runs.
 const LONGEST_WAIT: Duration = Duration::from_millis(3);
-const BUSY: Duration = Duration::from_millis(2);
 const FULL: usize = 500;
+
+// So soon after the group before, more is probably on its way even if nothing runs.
+const BUSY: Duration = Duration::from_millis(2);
 
 impl Engine {
     /// Settles until the workers are gone.
@@ -26,7 +28,7 @@ impl Engine {
         mut finished: mpsc::Receiver<Vec<Finished>>,
         jobs: mpsc::WeakSender<Job>,
     ) {
-        // When the group before was sent; others may follow as closely as its members did.
+        // When the group before was written.
         let mut last: Option<Instant> = None;
         while let Some(mut group) = finished.recv().await {
             let busy = last.is_some_and(|last| last.elapsed() < BUSY);
@@ -49,10 +51,10 @@ impl Engine {
         let until = Instant::now() + LONGEST_WAIT;
         while group.len() < FULL {
             // The next of a key waits for the settle of the one before.
-            let lone = !busy || group.iter().any(|done| done.key.is_some());
+            let urgent = || !busy || group.iter().any(|done| done.key.is_some());
             match finished.try_recv() {
                 Ok(next) => group.extend(next),
-                Err(_) if lone && self.running.load(Ordering::Relaxed) == 0 => return,
+                Err(_) if self.running.load(Ordering::Relaxed) == 0 && urgent() => return,
                 Err(_) => match timeout_at(until, finished.recv()).await {
                     Ok(Some(next)) => group.extend(next),
                     Ok(None) | Err(_) => return,

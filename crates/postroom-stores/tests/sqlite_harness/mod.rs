@@ -23,6 +23,14 @@ impl Place for InFile {
     }
 }
 
+/// The database of this folder on its own time, as another process would open it.
+pub(crate) async fn open_in(folder: &TempDir) -> Arc<SqliteStore> {
+    let store = SqliteStore::open(&InFile::url(folder), StoreConfig::default()).await;
+    let store = store.expect("open");
+    store.migrate().await.expect("migrate");
+    Arc::new(store)
+}
+
 pub(crate) struct InMemory;
 
 impl Place for InMemory {
