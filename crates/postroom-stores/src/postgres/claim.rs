@@ -17,6 +17,7 @@ use super::PgStore;
 use super::classify::classify;
 use super::floor::Start;
 use super::row::{counter, small_count, stored_message, time};
+use super::session::Purpose;
 use super::time::PgTime;
 
 const WHAT: &str = "claim";
@@ -172,7 +173,7 @@ impl PgStore {
         let query = taking.bind(query, self.now()).bind(start);
         let excluded = taking.claim.excluded_topics().iter().copied();
         let left_out: Vec<_> = excluded.chain(paused.iter().copied().flatten()).collect();
-        self.claim_rows(WHAT, query.bind(left_out).bind(paused.to_vec())).await
+        self.rows_for(Purpose::Claim, WHAT, query.bind(left_out).bind(paused.to_vec())).await
     }
 
     pub(super) async fn look_for_due(&self) -> Result<Option<Duration>> {
@@ -194,7 +195,7 @@ impl PgStore {
             .bind(taking.claim.excluded_topics().to_vec())
             .bind(self.halt)
             .bind(integer(taking.claim.batch()));
-        self.claim_rows(WHAT, query).await
+        self.rows_for(Purpose::Claim, WHAT, query).await
     }
 }
 

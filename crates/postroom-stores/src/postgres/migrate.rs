@@ -11,6 +11,7 @@ use sqlx::{Executor, Row, SqlStr};
 use super::PgStore;
 use super::classify::classify;
 use super::functions;
+use super::session::Purpose;
 use super::statements::Statements;
 use crate::StoreConfig;
 use crate::names::{Names, Queue};
@@ -68,7 +69,7 @@ impl PgStore {
     }
 
     pub(super) async fn check_version(&self) -> Result<()> {
-        let mut engine = self.sessions.engine("check schema").await?;
+        let mut engine = self.sessions.engine(Purpose::Other, "check schema").await?;
         let found = found_version(engine.conn(), &self.names, &self.sql).await?;
         engine.finish("check schema").await?;
         let (version, min_client) =

@@ -45,7 +45,7 @@ use classify::classify;
 use control::Pauses;
 use floor::Floor;
 use listener::Listener;
-use session::{EngineConn, Sessions};
+use session::{Purpose, Sessions};
 use statements::Statements;
 use time::PgTime;
 
@@ -141,23 +141,16 @@ impl PgStore {
         what: &str,
         query: Query<'static, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>> {
-        Self::rows_of(self.sessions.engine(what).await?, what, query).await
+        self.rows_for(Purpose::Other, what, query).await
     }
 
-    /// Runs one claim in a transaction of its own.
-    async fn claim_rows(
+    async fn rows_for(
         &self,
+        purpose: Purpose,
         what: &str,
         query: Query<'static, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>> {
-        Self::rows_of(self.sessions.claims(what).await?, what, query).await
-    }
-
-    async fn rows_of(
-        mut engine: EngineConn,
-        what: &str,
-        query: Query<'static, Postgres, PgArguments>,
-    ) -> Result<Vec<PgRow>> {
+        let mut engine = self.sessions.engine(purpose, what).await?;
         let rows = query.fetch_all(engine.conn()).await;
         let rows = rows.map_err(|error| classify(what, error))?;
         engine.finish(what).await?;

@@ -7,7 +7,7 @@ use sqlx::{Executor, SqlStr};
 use uuid::Uuid;
 
 use super::PgStore;
-use super::session::EngineConn;
+use super::session::{EngineConn, Purpose};
 use crate::StoreConfig;
 use crate::names::Queue;
 
@@ -147,7 +147,7 @@ fn check_claim(plan: &str, what: &str) {
 }
 
 async fn engine(store: &PgStore) -> EngineConn {
-    store.sessions.engine("test").await.expect("a session")
+    store.sessions.engine(Purpose::Other, "test").await.expect("a session")
 }
 
 #[tokio::test]

@@ -39,7 +39,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection that was not used for so long may be gone.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// The two ways to a connection.
+/// What the engine wants a connection for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    Claim,
+    /// Has a connection of its own: whatever else keeps the others busy, no lease is lost by it.
+    Renew,
+    Other,
+}
+
+/// The ways to a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Sessions {
     engine: Engine,
@@ -49,13 +58,14 @@ pub(crate) struct Sessions {
 #[derive(Clone, Debug)]
 enum Engine {
     /// Sessions that we set up; each statement is a transaction.
-    Own { pool: PgPool, claims: PgPool },
+    Own { claims: PgPool, renewals: PgPool, others: PgPool },
     /// Somebody else's sessions, whose settings we change within our own transactions only.
     Foreign(PgPool),
 }
 
 impl Sessions {
-    /// Two pools on one database: engine settings must not leak into the application's statements.
+    /// Several pools on one database: engine settings must not leak into the application's
+    /// statements.
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         let options: PgConnectOptions = url.parse().map_err(|error| classify("connect", error))?;
         let options = options.application_name("postroom");
@@ -67,21 +77,19 @@ impl Sessions {
         };
         let application = pool().connect_lazy_with(options.clone());
         let options = options.disable_statement_logging();
-        let claims = pool().after_connect(|conn, _| {
-            Box::pin(async move {
-                conn.execute(OWN_SESSION).await?;
-                conn.execute(CLAIMING_SESSION).await.map(drop)
+        let engine = |also: &'static str| {
+            pool().after_connect(move |conn, _| {
+                Box::pin(async move {
+                    conn.execute(OWN_SESSION).await?;
+                    conn.execute(also).await.map(drop)
+                })
             })
-        });
-        let claims = claims.connect_lazy_with(options.clone());
-        let pool = pool()
-            .after_connect(|conn, _| {
-                Box::pin(async move { conn.execute(OWN_SESSION).await.map(drop) })
-            })
-            .connect_with(options)
-            .await
-            .map_err(|error| classify("connect", error))?;
-        Ok(Self { engine: Engine::Own { pool, claims }, application })
+        };
+        let claims = engine(CLAIMING_SESSION).connect_lazy_with(options.clone());
+        let renewals = engine("").max_connections(1).connect_lazy_with(options.clone());
+        let others = engine("").connect_with(options).await;
+        let others = others.map_err(|error| classify("connect", error))?;
+        Ok(Self { engine: Engine::Own { claims, renewals, others }, application })
     }
 
     pub(crate) fn foreign(pool: PgPool) -> Self {
@@ -94,19 +102,21 @@ impl Sessions {
     }
 
     /// A connection for one statement of the engine; call [`finish`](EngineConn::finish) after it.
-    pub(crate) async fn engine(&self, what: &str) -> Result<EngineConn> {
-        match &self.engine {
-            Engine::Own { pool, .. } => own(pool, what).await,
-            Engine::Foreign(pool) => foreign(pool, what).await,
-        }
-    }
-
-    /// The same for a claim.
-    pub(crate) async fn claims(&self, what: &str) -> Result<EngineConn> {
-        match &self.engine {
-            Engine::Own { claims, .. } => own(claims, what).await,
-            Engine::Foreign(pool) => foreign(pool, what).await,
-        }
+    pub(crate) async fn engine(&self, purpose: Purpose, what: &str) -> Result<EngineConn> {
+        let conn = match &self.engine {
+            Engine::Own { claims, renewals, others } => {
+                let pool = match purpose {
+                    Purpose::Claim => claims,
+                    Purpose::Renew => renewals,
+                    Purpose::Other => others,
+                };
+                pool.acquire().await.map(EngineConn::Own)
+            }
+            Engine::Foreign(pool) => {
+                begin_uncut(pool, FOREIGN_BEGIN).await.map(EngineConn::Foreign)
+            }
+        };
+        conn.map_err(|error| classify(what, error))
     }
 
     /// A pool for what needs no settings and is not kept on disk.
@@ -118,10 +128,10 @@ impl Sessions {
 
     /// Closes the pools, but not somebody else's.
     pub(crate) async fn close(&self) {
-        if let Engine::Own { pool, claims } = &self.engine {
-            self.application.close().await;
-            claims.close().await;
-            pool.close().await;
+        if let Engine::Own { claims, renewals, others } = &self.engine {
+            for pool in [&self.application, claims, renewals, others] {
+                pool.close().await;
+            }
         }
     }
 
@@ -145,15 +155,6 @@ async fn is_alive(conn: &mut PgConnection, about: PoolConnectionMetadata) -> sql
         conn.ping().await?;
     }
     Ok(true)
-}
-
-async fn own(pool: &PgPool, what: &str) -> Result<EngineConn> {
-    pool.acquire().await.map(EngineConn::Own).map_err(|error| classify(what, error))
-}
-
-async fn foreign(pool: &PgPool, what: &str) -> Result<EngineConn> {
-    let tx = begin_uncut(pool, FOREIGN_BEGIN).await;
-    tx.map(EngineConn::Foreign).map_err(|error| classify(what, error))
 }
 
 /// In a task, so that a caller who goes away can not cut it: a cut BEGIN leaves its transaction

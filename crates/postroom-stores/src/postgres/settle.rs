@@ -14,7 +14,7 @@ use super::PgStore;
 use super::claim::integer;
 use super::classify::classify;
 use super::row::small_count;
-use super::session::broken;
+use super::session::{Purpose, broken};
 use crate::row::kind;
 
 impl PgStore {
@@ -66,7 +66,8 @@ impl PgStore {
         let (seqs, tokens) = split(leases);
         let query = self.query(&self.sql.renew);
         let query = query.bind(self.now()).bind(owner.as_uuid()).bind(seqs).bind(tokens);
-        applied(leases, &self.engine_rows("renew", query.bind(micros(lease))).await?)
+        let query = query.bind(micros(lease));
+        applied(leases, &self.rows_for(Purpose::Renew, "renew", query).await?)
     }
 
     pub(super) async fn give_back_slots(&self, owner: OwnerToken) -> Result<()> {

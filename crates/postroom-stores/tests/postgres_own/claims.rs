@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
-use postroom_core::store::{Claim, Store, WorkItem};
+use postroom_core::store::{AdminStore, Claim, Store, WorkItem};
 use postroom_core::{Message, MessageBuilder, Outbox, OwnerToken, WorkQueue};
 use postroom_testkit::Harness;
 use sqlx::postgres::PgConnection;
@@ -293,5 +293,41 @@ async fn wq_4_the_token_decides_and_not_the_owner() {
     let release = [(item.lease, Settlement::Release)];
     let settled = pg.store.settle(owner, &release).await.expect("answers");
     assert_eq!(settled.lost, [item.lease]);
+    pg.finish().await;
+}
+
+/// Whatever keeps the engine's connections busy, leases are renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn wq_7_a_renewal_has_a_connection_of_its_own() {
+    let pg = Pg::on_database_time().await;
+    Outbox::new(pg.store()).publish(plain()).await.expect("publishes");
+    let (owner, lease) = (OwnerToken::random(), Duration::from_secs(30));
+    let queue = WorkQueue::new(pg.store());
+    let held = queue.claim(owner, lease, 1).await.expect("claims").items[0].lease;
+    let mut lock = pg.pool.begin().await.expect("begins");
+    let sql = "lock table outbox_settled in access exclusive mode";
+    sqlx::query(sql).execute(&mut *lock).await.expect("locks");
+    let store = pg.store();
+    let busy: Vec<_> = (0..20)
+        .map(|_| {
+            let store = pg.store();
+            tokio::spawn(async move { store.stats().await })
+        })
+        .collect();
+    let waiting = "select count(*) from pg_locks \
+        where relation = 'outbox_settled'::regclass and not granted";
+    loop {
+        let waiting: i64 = sqlx::query_scalar(waiting).fetch_one(&pg.pool).await.expect("counts");
+        if waiting >= 10 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let renewed = store.renew(owner, &[held], lease).await.expect("renews");
+    assert_eq!(renewed.applied, 1);
+    lock.rollback().await.expect("ends");
+    for busy in busy {
+        busy.await.expect("no panic").expect("it waited for the lock only");
+    }
     pg.finish().await;
 }
