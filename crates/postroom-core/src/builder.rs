@@ -11,6 +11,7 @@ use crate::headers::Headers;
 use crate::idempotency::IdempotencyKey;
 use crate::ids::MessageId;
 use crate::message::{Fields, Message, When};
+use crate::origin::Origin;
 use crate::text::{
     AggregateId, AggregateType, CausationId, ContentType, CorrelationId, OrderingKey, TenantId,
     Topic,
@@ -45,6 +46,7 @@ impl MessageBuilder {
             due: None,
             expires: None,
             priority: 0,
+            origin: None,
         });
         Self { fields }
     }
@@ -214,6 +216,15 @@ impl MessageBuilder {
                 return Err(Error::limit("priority", "-100 to 100", priority));
             }
             fields.priority = priority;
+            Ok(())
+        })
+    }
+
+    /// Where it came from: for stores that read a received message back.
+    #[doc(hidden)]
+    pub fn origin(self, origin: Origin) -> Self {
+        self.set(|fields| {
+            fields.origin = Some(origin);
             Ok(())
         })
     }

@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 
 use crate::event::Event;
 use crate::lifecycle::Outcome;
-use crate::pattern::matches;
+use crate::pattern::{ByTopic, Topics};
 use crate::sink::{Call, Delivery, Sink};
 use crate::store::BoxFuture;
 use crate::text::Topic;
@@ -114,36 +114,6 @@ enum Function {
     Many { most: usize, function: Many },
 }
 
-/// Which messages a handler takes, in the order in which handlers are called.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Topics {
-    Exact(String),
-    Pattern(String),
-    All,
-}
-
-impl Topics {
-    fn named(topics: String) -> Self {
-        if topics.contains('*') { Self::Pattern(topics) } else { Self::Exact(topics) }
-    }
-
-    fn contain(&self, topic: &str) -> bool {
-        match self {
-            Self::Exact(name) => name == topic,
-            Self::Pattern(pattern) => matches(pattern, topic),
-            Self::All => true,
-        }
-    }
-
-    fn rank(&self) -> u8 {
-        match self {
-            Self::Exact(_) => 0,
-            Self::Pattern(_) => 1,
-            Self::All => 2,
-        }
-    }
-}
-
 /// Functions by topic; a [`Sink`].
 ///
 /// ```
@@ -162,7 +132,7 @@ impl Topics {
 #[derive(Clone, Default)]
 pub struct Handlers {
     /// In the order in which they are called.
-    handlers: Vec<(Topics, Function)>,
+    handlers: ByTopic<Function>,
     unknown: UnknownTopic,
 }
 
@@ -186,10 +156,7 @@ impl Handlers {
         self.topic(E::TOPIC, move |delivery: Delivery| {
             let handler = Arc::clone(&handler);
             async move {
-                let event = delivery.message().json::<E>().map_err(|error| {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    HandlerError::dead(format!("{error}: {}", cause.unwrap_or_default()))
-                })?;
+                let event = decode(&delivery)?;
                 handler(event, delivery).await
             }
         })
@@ -266,8 +233,7 @@ impl Handlers {
     }
 
     fn with(mut self, topics: Topics, function: Function) -> Self {
-        let at = self.handlers.partition_point(|(others, _)| others.rank() <= topics.rank());
-        self.handlers.insert(at, (topics, function));
+        self.handlers.add(topics, function);
         self
     }
 
@@ -289,7 +255,7 @@ impl Handlers {
     /// failed before.
     async fn handle(&self, batch: &[Delivery]) -> Vec<Outcome> {
         let mut outcomes: Vec<Option<Outcome>> = vec![None; batch.len()];
-        for (topics, function) in &self.handlers {
+        for (topics, function) in self.handlers.iter() {
             let fits = |at: &usize| topics.contain(batch[*at].message().topic().as_str());
             let waiting = |at: &usize| matches!(outcomes[*at], None | Some(Outcome::Done));
             let mine: Vec<usize> = (0..batch.len()).filter(waiting).filter(fits).collect();
@@ -314,6 +280,14 @@ impl Handlers {
         let answers = outcomes.into_iter().zip(batch);
         answers.map(|(outcome, d)| outcome.unwrap_or_else(|| unhandled(d))).collect()
     }
+}
+
+/// The payload as an event; one of another shape is dead at once.
+pub(crate) fn decode<E: DeserializeOwned>(delivery: &Delivery) -> Result<E, HandlerError> {
+    delivery.message().json().map_err(|error| {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        HandlerError::dead(format!("{error}: {}", cause.unwrap_or_default()))
+    })
 }
 
 async fn call_one(function: &One, delivery: &Delivery) -> Outcome {
@@ -419,12 +393,17 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::ids::{Lease, LeaseToken, OwnerToken, WorkId};
     use crate::message::Message;
+    use crate::sink::Right;
 
     fn delivery(topic: &str) -> Delivery {
         let message = Message::builder(topic).payload("7").build().expect("legal");
         let deadline = Instant::now() + Duration::from_secs(1);
-        Delivery::new(message, 1, deadline, CancellationToken::new(), tracing::Span::none())
+        let lease = Lease { work: WorkId::new(1), token: LeaseToken::random() };
+        let right = Right { owner: OwnerToken::random(), lease };
+        let span = tracing::Span::none();
+        Delivery::new(message, 1, deadline, CancellationToken::new(), span, right)
     }
 
     async fn outcome(handlers: &Handlers, topic: &str) -> Outcome {

@@ -12,10 +12,12 @@ mod handler;
 mod headers;
 mod idempotency;
 mod ids;
+mod inbox;
 pub mod lifecycle;
 mod local;
 mod message;
 mod observe;
+mod origin;
 mod outbox;
 mod pattern;
 mod retry;
@@ -34,14 +36,19 @@ pub use handler::{Handler, HandlerError, HandlerResult, Handlers, UnknownTopic};
 pub use headers::Headers;
 pub use idempotency::IdempotencyKey;
 pub use ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
+pub use inbox::{
+    Inbox, InboxConfig, InboxHandlerResult, InboxHandlers, InboxTransaction, Once, Received,
+    ToInbox,
+};
 pub use message::{Lane, Message, TraceContext, When};
 pub use observe::{Counts, Depth, Latency, Snapshot, Throughput};
+pub use origin::Origin;
 pub use outbox::{Outbox, OutboxConfig, Published};
 pub use retry::{Backoff, Retry};
 pub use sink::{Call, Delivery, Interceptor, Sink};
 pub use text::{
-    AggregateId, AggregateType, CausationId, ContentType, CorrelationId, OrderingKey, TenantId,
-    Topic,
+    AggregateId, AggregateType, CausationId, Consumer, ContentType, CorrelationId, OrderingKey,
+    Source, SourceMessageId, TenantId, Topic,
 };
 pub use transaction::{Committed, OutboxTransaction, Savepoint};
 pub use work_queue::WorkQueue;

@@ -1,13 +1,15 @@
 //! Where publishers and dispatchers of one process meet.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::dispatcher::hot::{Handover, Hot};
+use crate::error::{Error, Result};
 use crate::ids::OwnerToken;
 use crate::observe::{Observer, Snapshot};
-use crate::store::Wakes;
+use crate::store::{Purge, Wakes};
 
 /// What all handles of one store share within a process: the wake-up, and the dispatchers that run
 /// here and take messages right from a commit.
@@ -21,6 +23,8 @@ pub struct Local {
     /// In the order in which they started.
     hot: Mutex<Vec<Arc<Hot>>>,
     wakes: Mutex<Wakes>,
+    /// How long unique keys must be kept, as an inbox was told.
+    redelivery: Mutex<Duration>,
 }
 
 impl Local {
@@ -28,7 +32,13 @@ impl Local {
     #[must_use]
     pub fn new(store: &str, queue: &'static str) -> Self {
         let observer = Observer::new(store.into(), queue);
-        Self { woken: Notify::new(), observer, hot: Mutex::default(), wakes: Mutex::default() }
+        Self {
+            woken: Notify::new(),
+            observer,
+            hot: Mutex::default(),
+            wakes: Mutex::default(),
+            redelivery: Mutex::default(),
+        }
     }
 
     /// The store's name, as in log lines and figures.
@@ -68,6 +78,28 @@ impl Local {
         let mut wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *wakes, now) != now {
             self.observer.wakes_changed(now);
+        }
+    }
+
+    /// A sender may send a message again for this long after it was handled.
+    pub(crate) fn expect_redelivery(&self, horizon: Duration) {
+        let mut longest = self.redelivery.lock().unwrap_or_else(PoisonError::into_inner);
+        *longest = horizon.max(*longest);
+    }
+
+    /// Refuses to forget keys while their messages may come again.
+    pub(crate) fn check_purge(&self, purge: &Purge) -> Result<()> {
+        let horizon = *self.redelivery.lock().unwrap_or_else(PoisonError::into_inner);
+        match purge.keys {
+            Some(keys) if keys < horizon => Err(Error::limit(
+                "purge.keys",
+                format_args!(
+                    "at least {horizon:?}, the redelivery horizon of the inbox, or messages would \
+                     take effect twice"
+                ),
+                format_args!("{keys:?}"),
+            )),
+            _ => Ok(()),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::headers::Headers;
 use crate::idempotency::IdempotencyKey;
 use crate::ids::MessageId;
+use crate::origin::Origin;
 use crate::text::{
     AggregateId, AggregateType, CausationId, ContentType, CorrelationId, OrderingKey, TenantId,
     Topic,
@@ -51,6 +52,7 @@ pub(crate) struct Fields {
     pub(crate) due: Option<When>,
     pub(crate) expires: Option<When>,
     pub(crate) priority: i16,
+    pub(crate) origin: Option<Origin>,
 }
 
 /// A point in time, or a distance from the database's present.
@@ -192,12 +194,31 @@ impl Message {
         self.0.priority
     }
 
-    /// Where order is kept: nothing for unordered messages.
+    /// Where it comes from and for whom it is; only a received message has that.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Origin> {
+        self.0.origin.as_ref()
+    }
+
+    /// Where order is kept: nothing for unordered messages. In an inbox each consumer has an order
+    /// of its own, so that one does not wait for another.
     #[must_use]
     pub fn lane(&self) -> Option<Lane> {
-        let key = self.ordering_key()?;
+        let key = self.ordering_key()?.as_str();
         let tenant = self.tenant_id().map_or("", TenantId::as_str);
-        Some(Lane::of_hash(hash64(&[tenant, key.as_str()])))
+        let hash = match self.origin() {
+            None => hash64(&[tenant, key]),
+            Some(origin) => hash64(&[tenant, key, origin.consumer.as_str()]),
+        };
+        Some(Lane::of_hash(hash))
+    }
+
+    /// What a box keeps to know this message by when it comes again, if anything: the hash of where
+    /// it comes from, or of its idempotency key. For stores.
+    #[must_use]
+    pub fn unique_key(&self) -> Option<[u8; 32]> {
+        let given = || self.idempotency_key().map(|key| key.scoped(self.tenant_id()));
+        self.origin().map(Origin::key).or_else(given)
     }
 
     /// The 64-bit hash by which claims tell topics apart.
@@ -251,6 +272,13 @@ impl Message {
         fields.occurred_at = fields.occurred_at.or(Some(now));
         fields.due = fields.due.map(|due| When::At(due.resolve(now)));
         fields.expires = fields.expires.map(|expires| When::At(expires.resolve(now)));
+        Self(Arc::new(fields))
+    }
+
+    /// The same content as a message that came from there: with an id of its own in the inbox.
+    pub(crate) fn received(self, origin: Origin) -> Self {
+        let mut fields = Arc::unwrap_or_clone(self.0);
+        (fields.id, fields.origin) = (MessageId::new(), Some(origin));
         Self(Arc::new(fields))
     }
 
@@ -322,15 +350,19 @@ impl Topic {
 }
 
 fn hash64(parts: &[&str]) -> i64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash256(parts)[..8]);
+    i64::from_be_bytes(first)
+}
+
+/// SHA-256 over length-prefixed parts.
+pub(crate) fn hash256(parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
-    let digest: [u8; 32] = hash.finalize().into();
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
-    i64::from_be_bytes(first)
+    hash.finalize().into()
 }
 
 fn type_name<T>() -> &'static str {
@@ -436,6 +468,16 @@ mod tests {
         assert_eq!(lane("a", "acme"), lane("b", "acme"));
         assert_ne!(lane("a", "acme"), lane("a", "umbrella"));
         assert!((0..Lane::SLOTS).contains(&lane("a", "acme").slot));
+    }
+
+    #[test]
+    fn ord_1_in_an_inbox_each_consumer_has_an_order_of_its_own() {
+        let lane = |consumer: &str| {
+            let message = Message::builder("t").ordering_key("order-7").build().expect("legal");
+            message.received(Origin::new("shop", "1", consumer).expect("legal")).lane()
+        };
+        assert_eq!(lane("billing"), lane("billing"));
+        assert_ne!(lane("billing"), lane("shipping"));
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub struct Published {
     pub work: Option<WorkId>,
     /// Whether a message with this idempotency key, or id and content, was there first.
     pub already_existed: bool,
+    /// Whether that one says the same. `false` is worth a look: one key for two different things.
+    pub same_content: bool,
 }
 
 impl<S: TransactionalStore> Outbox<S> {
@@ -81,6 +83,11 @@ impl<S: TransactionalStore> Outbox<S> {
         }
         self.config = Arc::new(config);
         Ok(self)
+    }
+
+    /// The same settings for another box.
+    pub(crate) fn on(&self, store: Arc<S>) -> Self {
+        Self { store, config: Arc::clone(&self.config) }
     }
 
     /// The store.
@@ -228,9 +235,12 @@ impl<S: TransactionalStore> Outbox<S> {
         let mut answered = vec![false; appended.len()];
         Ok(first_of
             .into_iter()
-            .map(|first| {
+            .zip(chunk)
+            .map(|(first, repetition)| {
                 let repeated = std::mem::replace(&mut answered[first], true);
-                published(&entries[first].message, appended[first], repeated)
+                let message = &entries[first].message;
+                let same = || message.content_hash() == repetition.content_hash();
+                published(message.id(), appended[first], repeated.then(same))
             })
             .collect())
     }
@@ -240,7 +250,12 @@ impl<S: TransactionalStore> Outbox<S> {
         for (entry, appended) in entries.iter().zip(appended) {
             match appended {
                 Appended::New { leased, .. } => observer.enqueued(&entry.message, *leased),
-                Appended::Existed(_) => observer.duplicate(&entry.message),
+                Appended::Existed { same_content: false, .. }
+                    if entry.message.origin().is_some() =>
+                {
+                    observer.conflict(&entry.message);
+                }
+                Appended::Existed { .. } => observer.duplicate(&entry.message),
             }
         }
     }
@@ -252,16 +267,15 @@ impl<S: TransactionalStore> Outbox<S> {
     }
 }
 
-fn published(message: &Message, appended: Appended, repeated: bool) -> Published {
-    match appended {
-        Appended::Existed(id) => Published { id, work: None, already_existed: true },
-        Appended::New { .. } if repeated => {
-            Published { id: message.id(), work: None, already_existed: true }
-        }
+/// `repeats` is set for one that comes again within its chunk, and says whether with equal content.
+fn published(id: MessageId, appended: Appended, repeats: Option<bool>) -> Published {
+    let (id, work, same_content) = match appended {
+        Appended::Existed { id, same_content } => (id, None, repeats.unwrap_or(same_content)),
         Appended::New { work, .. } => {
-            Published { id: message.id(), work: Some(work), already_existed: false }
+            (id, Some(work).filter(|_| repeats.is_none()), repeats.unwrap_or(true))
         }
-    }
+    };
+    Published { id, work, already_existed: work.is_none(), same_content }
 }
 
 /// The messages of a chunk without repetitions, and for each message which of those it repeats.
@@ -271,7 +285,7 @@ fn distinct(chunk: &[Message]) -> Result<(Vec<&Message>, Vec<usize>)> {
     let mut by_id: HashMap<MessageId, usize> = HashMap::with_capacity(chunk.len());
     let mut first_of = Vec::with_capacity(chunk.len());
     for message in chunk {
-        let key = message.idempotency_key().map(|key| key.scoped(message.tenant_id()));
+        let key = message.unique_key();
         if let Some(&first) = key.and_then(|key| by_key.get(&key)) {
             first_of.push(first);
             continue;

@@ -1,4 +1,60 @@
-//! Patterns of topics.
+//! Topics, patterns of topics, and what is chosen by them.
+
+/// Which messages something takes, in the order in which it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Topics {
+    Exact(String),
+    Pattern(String),
+    All,
+}
+
+impl Topics {
+    pub(crate) fn named(topics: String) -> Self {
+        if topics.contains('*') { Self::Pattern(topics) } else { Self::Exact(topics) }
+    }
+
+    pub(crate) fn contain(&self, topic: &str) -> bool {
+        match self {
+            Self::Exact(name) => name == topic,
+            Self::Pattern(pattern) => matches(pattern, topic),
+            Self::All => true,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Exact(_) => 0,
+            Self::Pattern(_) => 1,
+            Self::All => 2,
+        }
+    }
+}
+
+/// Things by topic: exact ones first, then patterns, then those for all, each in the order in which
+/// they came.
+#[derive(Clone, Debug)]
+pub(crate) struct ByTopic<T>(Vec<(Topics, T)>);
+
+impl<T> ByTopic<T> {
+    pub(crate) fn add(&mut self, topics: Topics, thing: T) {
+        let at = self.0.partition_point(|(others, _)| others.rank() <= topics.rank());
+        self.0.insert(at, (topics, thing));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Topics, &T)> {
+        self.0.iter().map(|(topics, thing)| (topics, thing))
+    }
+
+    pub(crate) fn chosen(&self, topic: &str) -> impl Iterator<Item = &T> {
+        self.iter().filter(move |(topics, _)| topics.contain(topic)).map(|(_, thing)| thing)
+    }
+}
+
+impl<T> Default for ByTopic<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
 
 /// Whether the topic fits the pattern; `*` stands for any characters, also none.
 pub(crate) fn matches(pattern: &str, topic: &str) -> bool {

@@ -1,5 +1,7 @@
 //! Where messages go: a handler in this process, or a broker. The dispatcher knows no difference.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -7,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use crate::handler::HandlerResult;
+use crate::ids::{Lease, OwnerToken};
 use crate::lifecycle::Outcome;
 use crate::message::Message;
 use crate::store::BoxFuture;
@@ -110,6 +113,15 @@ pub struct Delivery {
     deadline: Instant,
     cancelled: CancellationToken,
     span: Span,
+    right: Right,
+    settled: Arc<AtomicBool>,
+}
+
+/// What a delivery can be settled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Right {
+    pub(crate) owner: OwnerToken,
+    pub(crate) lease: Lease,
 }
 
 impl Delivery {
@@ -119,8 +131,22 @@ impl Delivery {
         deadline: Instant,
         cancelled: CancellationToken,
         span: Span,
+        right: Right,
     ) -> Self {
-        Self { message, attempt, deadline, cancelled, span }
+        Self { message, attempt, deadline, cancelled, span, right, settled: Arc::default() }
+    }
+
+    pub(crate) fn right(&self) -> Right {
+        self.right
+    }
+
+    /// Says that the message is settled as done, in the transaction of its handler.
+    pub(crate) fn set_settled(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Relaxed)
     }
 
     /// The message.

@@ -16,6 +16,7 @@
 //! [`WorkQueue`](crate::WorkQueue).
 
 mod admin;
+mod append;
 mod control;
 pub mod order;
 mod wakes;
@@ -24,12 +25,13 @@ use std::fmt;
 use std::time::Duration;
 
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Record, Stats, Status};
+pub use append::{Appended, Birth, Entry, id_taken};
 pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};
 pub use wakes::{Silence, Wakes};
 
 use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
+use crate::error::{Error, Result};
+use crate::ids::{Lease, OwnerToken};
 use crate::lifecycle::Settlement;
 pub use crate::local::Local;
 use crate::message::Message;
@@ -138,10 +140,16 @@ pub trait TransactionalStore: Store {
     fn require_transaction(&self, conn: &mut Self::Conn)
     -> impl Future<Output = Result<()>> + Send;
 
+    /// The inbox of the same database, on the same connections. An inbox is its own.
+    #[must_use]
+    fn inbox(&self) -> Self
+    where
+        Self: Sized;
+
     /// Writes messages: each one's row and its place in the queue, in the order given.
     ///
-    /// A duplicate by idempotency key, or by id with equal content, is not written and is answered
-    /// with the first message's id. The caller keeps the list within [`CHUNK_MESSAGES`] and
+    /// A duplicate by its [unique key](crate::Message::unique_key), or by id with equal content, is
+    /// not written and is answered with the first message's id. The caller keeps the list within [`CHUNK_MESSAGES`] and
     /// [`CHUNK_BYTES`], with no key and no id twice.
     ///
     /// # Errors
@@ -153,6 +161,27 @@ pub trait TransactionalStore: Store {
         conn: &mut Self::Conn,
         entries: &[Entry],
     ) -> impl Future<Output = Result<Vec<Appended>>> + Send;
+
+    /// Takes note of a unique key for which there is no message, and answers whether that is new.
+    /// Of many who try at once all wait for the first to end its transaction; when it commits they
+    /// are told no, and their transactions stay usable.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    fn admit(
+        &self,
+        conn: &mut Self::Conn,
+        key: [u8; 32],
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Settles a leased item as done, inside the caller's transaction. `false` says that the lease
+    /// is lost: nothing was changed, and the caller must roll back.
+    fn settle_in(
+        &self,
+        conn: &mut Self::Conn,
+        owner: OwnerToken,
+        lease: Lease,
+    ) -> impl Future<Output = Result<bool>> + Send;
 }
 
 /// The most messages in one [`append`](TransactionalStore::append).
@@ -406,7 +435,8 @@ pub struct Purge {
     pub done: Option<Duration>,
     /// Other dead messages older than this. Default: kept for ever.
     pub dead: Option<Duration>,
-    /// Idempotency keys whose message was settled longer ago than this. Default 30 days.
+    /// Unique keys whose message was settled longer ago than this: of an inbox, how long it knows
+    /// a message by. Default 30 days.
     pub keys: Option<Duration>,
     /// How many messages, and how many keys, at most in this call. Default 1,000.
     pub limit: u32,
@@ -429,52 +459,4 @@ pub struct Purged {
     pub keys: u32,
     /// Whether there may be more.
     pub more: bool,
-}
-
-/// A message on its way into the store.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The message.
-    pub message: Message,
-    /// How its row is born.
-    pub birth: Birth,
-}
-
-/// How a row is born.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Birth {
-    /// For whoever claims it.
-    Ready,
-    /// Leased to the process that writes it. A message with an ordering key, a due time in the
-    /// future or a paused topic is born ready all the same.
-    Leased {
-        /// The dispatcher of this process.
-        owner: OwnerToken,
-        /// A fresh token.
-        token: LeaseToken,
-        /// From the time of writing.
-        lease: Duration,
-    },
-}
-
-/// What became of one [`Entry`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appended {
-    /// Written.
-    New {
-        /// Its place in the queue.
-        work: WorkId,
-        /// Whether it was born leased.
-        leased: bool,
-    },
-    /// Not written: this message was there first.
-    Existed(MessageId),
-}
-
-/// The error of [`append`](TransactionalStore::append) for an id with other content.
-#[must_use]
-pub fn id_taken(id: MessageId) -> Error {
-    let problem =
-        format!("message id {id} belongs to a message with other content; use a fresh id");
-    Error::new(ErrorKind::IdTaken, problem)
 }

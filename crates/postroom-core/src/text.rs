@@ -119,6 +119,18 @@ short_text! {
     /// What caused the message.
     CausationId, "causation_id", 255, NoNul
 }
+short_text! {
+    /// Who sends messages to an inbox, such as a service, a broker's subject or a partner.
+    Source, "source", 255, NoNul
+}
+short_text! {
+    /// The sender's name for a message, unique within its source.
+    SourceMessageId, "message_id", 255, NoNul
+}
+short_text! {
+    /// The part of a service for which messages take effect once.
+    Consumer, "consumer", 128, NoControl
+}
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,7 @@ use crate::event::IntoMessage;
 use crate::ids::MessageId;
 use crate::message::Message;
 use crate::outbox::{Outbox, Published, chunk_len};
+use crate::sink::Right;
 use crate::store::{StoreTransaction, TransactionalStore};
 
 /// A transaction that messages can be published in.
@@ -164,14 +165,44 @@ where
     ///
     /// # Cancel safety
     /// Dropping the future leaves the outcome unknown; no hook runs then.
-    pub async fn commit(self) -> Result<Committed> {
-        let Self { outbox, mut staging, mut tx } = self;
-        let mut handover = outbox.store().local().handover();
-        if let Err(error) = staging.flush(&outbox, &mut tx, &mut handover).await {
-            // The error that led here is the one to report; a failed rollback ends the connection.
-            let _ = tx.rollback().await;
-            return Err(error);
+    pub async fn commit(mut self) -> Result<Committed> {
+        let mut handover = self.outbox.store().local().handover();
+        match self.staging.flush(&self.outbox, &mut self.tx, &mut handover).await {
+            Ok(()) => self.end(handover).await,
+            Err(error) => Err(self.abort(error).await),
         }
+    }
+
+    /// Marks a message of an inbox as done, and commits. Nothing when its lease is lost: then
+    /// everything is rolled back.
+    pub(crate) async fn settle_and_commit(
+        mut self,
+        inbox: &S,
+        right: Right,
+    ) -> Result<Option<Committed>> {
+        if let Err(error) = self.tx.check_open(true).await {
+            return Err(self.abort(error).await);
+        }
+        // First the fence: whoever lost the right to this message writes nothing more.
+        match inbox.settle_in(self.tx.conn(), right.owner, right.lease).await {
+            Ok(true) => self.commit().await.map(Some),
+            Ok(false) => {
+                self.rollback().await?;
+                Ok(None)
+            }
+            Err(error) => Err(self.abort(as_rolled_back(error)).await),
+        }
+    }
+
+    /// Rolls back because of an error, which is the one to report.
+    async fn abort(self, error: Error) -> Error {
+        // A rollback that fails ends the connection.
+        let _ = self.rollback().await;
+        error
+    }
+
+    async fn end(self, handover: Handover) -> Result<Committed> {
+        let Self { outbox, mut staging, tx } = self;
         let hooks = staging.disarm();
         match tx.commit().await {
             Ok(()) => {

@@ -222,6 +222,7 @@ impl WorkQueue {
     /// now.
     pub async fn purge(&self, purge: &Purge) -> Result<Purged> {
         check_limit(purge.limit)?;
+        self.store.local().check_purge(purge)?;
         again_on_contention(|| self.store.purge(purge)).await
     }
 

@@ -55,6 +55,11 @@ impl Names {
     }
 
     #[cfg(feature = "postgres")]
+    pub(crate) fn queue(&self) -> Queue {
+        self.queue
+    }
+
+    #[cfg(feature = "postgres")]
     pub(crate) fn schema(&self) -> &str {
         &self.schema
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use postroom_core::{
-    Headers, IdempotencyKey, Message, MessageId, Result, Timestamp, When, lifecycle::State,
+    Headers, IdempotencyKey, Message, MessageId, Origin, Result, Timestamp, When, lifecycle::State,
     store::Status,
 };
 use uuid::Uuid;
@@ -26,6 +26,9 @@ pub(crate) struct StoredMessage {
     pub(crate) due_at: Option<Timestamp>,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) priority: i16,
+    pub(crate) source: Option<String>,
+    pub(crate) source_id: Option<String>,
+    pub(crate) consumer: Option<String>,
 }
 
 impl StoredMessage {
@@ -70,6 +73,11 @@ impl StoredMessage {
         }
         if let Some(time) = self.expires_at {
             builder = builder.expires(When::At(time));
+        }
+        if let (Some(source), Some(id), Some(consumer)) =
+            (self.source, self.source_id, self.consumer)
+        {
+            builder = builder.origin(Origin::new(source, id, consumer)?);
         }
         builder.build()
     }

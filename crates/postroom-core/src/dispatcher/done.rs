@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::work::Finished;
+use super::work::{End, Finished};
 use crate::ids::{Lease, WorkId};
 use crate::lifecycle::Settlement;
 
@@ -27,7 +27,7 @@ impl Done {
 
     /// Takes note of what ended well.
     pub(super) fn add(&self, finished: &[Finished]) {
-        let done = finished.iter().filter(|end| end.settlement == Some(Settlement::Done));
+        let done = finished.iter().filter(|one| one.end == End::Settle(Settlement::Done));
         self.lock().extend(done.map(|end| (end.lease.work, None)));
     }
 

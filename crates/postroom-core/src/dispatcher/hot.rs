@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::leases::Leases;
 use super::limits::Limits;
-use super::work::{Finished, Job};
+use super::work::{End, Finished, Job};
 use crate::clock::Timestamp;
 use crate::ids::{Lease, LeaseToken, OwnerToken};
 use crate::lifecycle::Settlement;
@@ -208,8 +208,8 @@ impl Hot {
 
     fn release(&self, written: Written) -> bool {
         let Some(finished) = self.finished.upgrade() else { return false };
-        let (lease, settlement) = (written.item.lease, Some(Settlement::Release));
-        let released = Finished { lease, settlement, place: written.place, key: None };
+        let (lease, end) = (written.item.lease, End::Settle(Settlement::Release));
+        let released = Finished { lease, end, place: written.place, key: None };
         finished.try_send(vec![released]).is_ok()
     }
 }

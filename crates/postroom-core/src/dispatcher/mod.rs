@@ -96,6 +96,9 @@ impl Dispatcher {
     /// `Invalid` when a setting is out of bounds; then nothing was started.
     pub fn start(self) -> Result<Running> {
         self.config.validate()?;
+        if let Some(purge) = &self.config.purge {
+            self.store.local().check_purge(purge)?;
+        }
         let retry =
             Retry { max_attempts: self.config.most_attempts(), ..self.config.retry.clone() };
         let queue = WorkQueue::new(self.store).retry(retry);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::work::finish;
+use super::work::{End, finish};
 use super::{Engine, Finished, Job};
 use crate::ids::Lease;
 use crate::lifecycle::Settlement;
@@ -88,7 +88,8 @@ impl Engine {
             if refused.is_some() || !well {
                 let held = refused.into_iter().map(|job| *job).chain(self.keys.end(key));
                 // They are not the last of their key: nothing follows from giving them back.
-                let released = held.map(|job| finish(Job { key: None, ..job }, Some(RELEASE)));
+                let released = held
+                    .map(|job| finish(Job { key: None, ..job }, End::Settle(Settlement::Release)));
                 rest.extend(released);
             }
         }
@@ -96,9 +97,9 @@ impl Engine {
     }
 
     fn lets_the_next_go(&self, done: &Finished) -> bool {
-        match done.settlement {
-            Some(Settlement::Done) => true,
-            Some(Settlement::Dead { .. }) => !self.queue.store().halts(),
+        match done.end {
+            End::Settled | End::Settle(Settlement::Done) => true,
+            End::Settle(Settlement::Dead { .. }) => !self.queue.store().halts(),
             _ => false,
         }
     }
@@ -106,8 +107,10 @@ impl Engine {
     /// Sends a group, again and again while the database is away: the fence makes that safe.
     /// Answers with what is not known to be settled.
     async fn write_all(&self, group: &[Finished]) -> HashSet<Lease> {
-        let items: Vec<(Lease, Settlement)> =
-            group.iter().filter_map(|done| Some((done.lease, done.settlement.clone()?))).collect();
+        let items: Vec<_> = group.iter().filter_map(to_write).collect();
+        if items.is_empty() {
+            return HashSet::new();
+        }
         if let Some(unsettled) = self.write(&items).await {
             return unsettled;
         }
@@ -115,10 +118,10 @@ impl Engine {
         // those behind it in its key.
         let (mut unsettled, mut cut) = (HashSet::new(), HashSet::new());
         for done in group {
-            let Some(settlement) = done.settlement.clone() else { continue };
+            let Some(item) = to_write(done) else { continue };
             let answer = match done.key.is_some_and(|key| cut.contains(&key)) {
                 true => None,
-                false => self.write(&[(done.lease, settlement)]).await,
+                false => self.write(&[item]).await,
             };
             match answer {
                 Some(one) => unsettled.extend(one),
@@ -177,7 +180,13 @@ impl Engine {
     }
 }
 
-const RELEASE: Settlement = Settlement::Release;
+/// What the database does not know yet.
+fn to_write(done: &Finished) -> Option<(Lease, Settlement)> {
+    match &done.end {
+        End::Settle(settlement) => Some((done.lease, settlement.clone())),
+        End::Settled | End::Lost => None,
+    }
+}
 
 /// Hands the next of a key to the workers; it comes back when they take no more. There is room: it
 /// has its place.

@@ -19,7 +19,7 @@ use crate::handler::without_panic;
 use crate::ids::Lease;
 use crate::lifecycle::{self, DeadReason, Outcome, Settlement};
 use crate::observe::Took;
-use crate::sink::{Call, Delivery, Sink};
+use crate::sink::{Call, Delivery, Right, Sink};
 use crate::store::WorkItem;
 
 /// An item on its way to a worker, with its place in this process.
@@ -108,10 +108,27 @@ impl Queues {
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) lease: Lease,
-    /// None when the lease is lost: then there is nothing to say.
-    pub(super) settlement: Option<Settlement>,
+    pub(super) end: End,
     pub(super) place: OwnedSemaphorePermit,
     pub(super) key: Option<i64>,
+}
+
+/// What is left to do about an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The database is to be told this.
+    Settle(Settlement),
+    /// It is done, and the handler's own transaction has said so.
+    Settled,
+    /// The lease is lost: there is nothing to say.
+    Lost,
+}
+
+/// What came of running a job.
+enum Ran {
+    Ended(Outcome),
+    Settled,
+    Lost,
 }
 
 impl Engine {
@@ -146,7 +163,9 @@ impl Engine {
             match self.limits.admit(job) {
                 Admission::Start(job) => start.push(job),
                 Admission::Waits => self.freed.notify_one(),
-                Admission::Refused(job, settlement) => refused.push(finish(job, Some(settlement))),
+                Admission::Refused(job, settlement) => {
+                    refused.push(finish(job, End::Settle(settlement)));
+                }
             }
         }
         (start, refused)
@@ -189,7 +208,7 @@ impl Engine {
         let mut cut = HashSet::new();
         for job in jobs {
             if job.key.is_some_and(|key| cut.contains(&key)) {
-                finished.push(finish(job, Some(Settlement::Release)));
+                finished.push(finish(job, End::Settle(Settlement::Release)));
             } else if let Some(settlement) = self.unfit(&job) {
                 cut.extend(job.key);
                 finished.push(self.turn_away(job, settlement));
@@ -211,18 +230,25 @@ impl Engine {
             self.pace.add(cold);
         }
         let mut cut = HashSet::new();
-        for (job, outcome) in started.into_iter().zip(outcomes) {
+        for (job, ran) in started.into_iter().zip(outcomes) {
             if job.key.is_some_and(|key| cut.contains(&key)) {
-                finished.push(finish(job, Some(Settlement::Release)));
+                finished.push(finish(job, End::Settle(Settlement::Release)));
                 continue;
             }
             let total = job.item.claimed_at.since(job.item.created_at) + job.since.elapsed();
             let took = Took { handler, total };
-            let settlement = outcome.map(|outcome| self.decide(&job.item, outcome, took));
-            if settlement != Some(Settlement::Done) {
+            let end = match ran {
+                Ran::Lost => End::Lost,
+                Ran::Settled => {
+                    self.observer().succeeded(&job.item.message, took);
+                    End::Settled
+                }
+                Ran::Ended(outcome) => End::Settle(self.decide(&job.item, outcome, took)),
+            };
+            if !matches!(end, End::Settled | End::Settle(Settlement::Done)) {
                 cut.extend(job.key);
             }
-            finished.push(finish(job, settlement));
+            finished.push(finish(job, end));
         }
         finished
     }
@@ -263,19 +289,25 @@ impl Engine {
             _ if !self.is_current(job.item.lease) => self.observer().skipped(message),
             _ => {}
         }
-        finish(job, Some(settlement))
+        finish(job, End::Settle(settlement))
     }
 
-    /// One outcome per job; none where the lease was lost meanwhile.
-    async fn run(&self, jobs: &[Job]) -> Vec<Option<Outcome>> {
+    /// One answer per job.
+    async fn run(&self, jobs: &[Job]) -> Vec<Ran> {
         let limit = self.config.handler_timeout;
         let deadline = Instant::now() + limit;
         let deliveries: Vec<_> = jobs.iter().map(|job| self.delivery(job, deadline)).collect();
         let call = timeout(limit, without_panic(self.intercepted(&deliveries)));
-        let answer = tokio::select! {
+        let mut answer = tokio::select! {
             biased;
             () = self.kill.cancelled() => vec![Outcome::Unstarted; jobs.len()],
-            () = self.all_lost(jobs) => return vec![None; jobs.len()],
+            () = self.all_lost(jobs) => {
+                let lost = |delivery: &Delivery| match delivery.is_settled() {
+                    true => Ran::Settled,
+                    false => Ran::Lost,
+                };
+                return deliveries.iter().map(lost).collect();
+            }
             answer = call => match answer {
                 Ok(Ok(outcomes)) => outcomes,
                 Ok(Err(panic)) => {
@@ -284,8 +316,18 @@ impl Engine {
                 Err(_) => vec![Outcome::Failed(format!("timed out after {limit:?}")); jobs.len()],
             },
         };
+        for (delivery, outcome) in deliveries.iter().zip(&mut answer) {
+            // Whatever cut the call short came after the commit.
+            if delivery.is_settled() {
+                *outcome = Outcome::Done;
+            }
+        }
         self.after(&deliveries, &answer).await;
-        answer.into_iter().map(Some).collect()
+        let ran = |(outcome, delivery): (Outcome, &Delivery)| match delivery.is_settled() {
+            true => Ran::Settled,
+            false => Ran::Ended(outcome),
+        };
+        answer.into_iter().zip(&deliveries).map(ran).collect()
     }
 
     fn delivery(&self, job: &Job, deadline: Instant) -> Delivery {
@@ -293,7 +335,8 @@ impl Engine {
         let observer = self.observer();
         observer.handling(&message, attempt);
         let span = observer.span(&message, attempt);
-        Delivery::new(message, attempt, deadline, job.cancelled.clone(), span)
+        let right = Right { owner: self.owner, lease: job.item.lease };
+        Delivery::new(message, attempt, deadline, job.cancelled.clone(), span, right)
     }
 
     /// Ends when no lease of these is left: lost to somebody, or over by this process's clock,
@@ -340,6 +383,6 @@ impl Engine {
     }
 }
 
-pub(super) fn finish(job: Job, settlement: Option<Settlement>) -> Finished {
-    Finished { lease: job.item.lease, settlement, place: job.place, key: job.key }
+pub(super) fn finish(job: Job, end: End) -> Finished {
+    Finished { lease: job.item.lease, end, place: job.place, key: job.key }
 }

@@ -37,6 +37,7 @@ struct Totals {
     hot: AtomicU64,
     hot_dropped: AtomicU64,
     duplicates: AtomicU64,
+    conflicts: AtomicU64,
     claimed: AtomicU64,
     done: AtomicU64,
     failed: AtomicU64,
@@ -62,6 +63,7 @@ struct Whole {
 struct PerTopic {
     enqueued: Counter,
     duplicates: Counter,
+    conflicts: Counter,
     done: Counter,
     failed: Counter,
     dead: Counter,
@@ -96,6 +98,11 @@ impl Figures {
     pub(super) fn duplicate(&self, message: &Message) {
         add(&self.totals.duplicates, 1);
         self.topic(message).duplicates.increment(1);
+    }
+
+    pub(super) fn conflict(&self, message: &Message) {
+        add(&self.totals.conflicts, 1);
+        self.topic(message).conflicts.increment(1);
     }
 
     pub(super) fn hot_dropped(&self, count: usize) {
@@ -165,6 +172,7 @@ impl Figures {
                 hot: read(&totals.hot),
                 hot_dropped: read(&totals.hot_dropped),
                 duplicates: read(&totals.duplicates),
+                conflicts: read(&totals.conflicts),
                 claimed: read(&totals.claimed),
                 done: read(&totals.done),
                 failed: read(&totals.failed),
@@ -222,6 +230,7 @@ impl Figures {
         PerTopic {
             enqueued: counter!("postroom_enqueued_total", &labels),
             duplicates: counter!("postroom_duplicates_total", &labels),
+            conflicts: counter!("postroom_conflicts_total", &labels),
             done: counter!("postroom_done_total", &labels),
             failed: counter!("postroom_failed_total", &labels),
             dead: counter!("postroom_dead_total", &labels),

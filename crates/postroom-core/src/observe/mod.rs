@@ -9,11 +9,11 @@ mod histogram;
 mod snapshot;
 mod windows;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Span;
-use uuid::Uuid;
 
 pub(crate) use figures::Figures;
 pub use snapshot::{Counts, Depth, Latency, Snapshot, Throughput};
@@ -59,6 +59,18 @@ impl Observer {
         let key = key(message);
         tracing::info!(store = &*self.store, tenant, %key, "OUTBOX_WORKER_DUPLICATE");
         self.figures.duplicate(message);
+    }
+
+    /// A message was not received, because its sender gave its name to another one before.
+    pub(crate) fn conflict(&self, message: &Message) {
+        let (topic, key) = (message.topic(), key(message));
+        tracing::warn!(
+            store = &*self.store,
+            %topic,
+            %key,
+            "a sender uses one message id for different content; the later message is refused"
+        );
+        self.figures.conflict(message);
     }
 
     /// Items came from a claim, which met others that it made dead.
@@ -175,7 +187,13 @@ pub(crate) struct Took {
     pub(crate) total: Duration,
 }
 
-/// What people know a message by: its idempotency key, else its id.
-fn key(message: &Message) -> Uuid {
-    message.idempotency_key().map_or_else(|| message.id().as_uuid(), |key| key.as_uuid())
+/// What people know a message by: where it came from, or its idempotency key, else its id.
+fn key(message: &Message) -> impl fmt::Display {
+    fmt::from_fn(|f| match (message.origin(), message.idempotency_key()) {
+        (Some(origin), _) => {
+            write!(f, "{}/{} for {}", origin.source, origin.message_id, origin.consumer)
+        }
+        (None, Some(key)) => write!(f, "{}", key.as_uuid()),
+        (None, None) => write!(f, "{}", message.id()),
+    })
 }

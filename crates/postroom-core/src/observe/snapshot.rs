@@ -51,6 +51,8 @@ pub struct Counts {
     pub hot_dropped: u64,
     /// Messages not written because they were there before.
     pub duplicates: u64,
+    /// Messages not received because their sender had used the same id for other content.
+    pub conflicts: u64,
     /// Messages that came from claims.
     pub claimed: u64,
     /// Deliveries that took effect.

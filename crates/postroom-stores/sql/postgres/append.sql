@@ -31,7 +31,8 @@ entry as materialized (
         $13::uuid[], $14::bytea[], $15::bytea[],
         $16::timestamptz[], $17::timestamptz[], $18::bigint[], $19::timestamptz[], $20::bigint[],
         $21::smallint[], $22::smallint[], $23::bigint[], $24::bigint[], $25::bigint[],
-        $26::uuid[], $27::uuid[], $28::bigint[]
+        $26::uuid[], $27::uuid[], $28::bigint[],
+        $29::text[], $30::text[], $31::text[]
     ) with ordinality as given (
         id, topic, payload, content_type, headers,
         aggregate_type, aggregate_id, ordering_key, tenant_id, correlation_id, causation_id,
@@ -39,6 +40,7 @@ entry as materialized (
         occurred_at, due_given, due_micros, expires_given, expires_micros,
         priority, slot, key_hash, tenant_hash, topic_hash,
         owner, token, lease_micros,
+        source, source_id, consumer,
         place
     )
 ),
@@ -83,12 +85,12 @@ written as (
     insert into postroom.outbox_message (
         id, seq, occurred_at, created_at, due_at, expires_at, idempotency_key, priority,
         topic, content_type, aggregate_type, aggregate_id, ordering_key, tenant_id,
-        correlation_id, causation_id, headers, payload
+        correlation_id, causation_id, headers, payload, source, source_id, consumer
     )
     select
         id, seq, coalesce(occurred_at, now), now, due_at, expires_at, idempotency_key, priority,
         topic, content_type, aggregate_type, aggregate_id, ordering_key, tenant_id,
-        correlation_id, causation_id, headers::jsonb, payload
+        correlation_id, causation_id, headers::jsonb, payload, source, source_id, consumer
     from winner
     on conflict (id) do nothing
     returning id

@@ -3,6 +3,7 @@
 select
     wanted.place,
     taken.message_id as key_message_id,
+    taken.content_hash as key_content,
     there.id,
     there.topic,
     there.payload,
@@ -18,10 +19,13 @@ select
     there.occurred_at,
     there.due_at,
     there.expires_at,
-    there.priority
+    there.priority,
+    there.source,
+    there.source_id,
+    there.consumer
 from unnest($1::uuid[], $2::bytea[]) with ordinality as wanted (id, key_row, place)
 left join lateral (
-    select message_id
+    select message_id, content_hash
     from postroom.outbox_key
     where hash = wanted.key_row
     limit 1

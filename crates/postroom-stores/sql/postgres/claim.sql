@@ -393,7 +393,10 @@ select
     message.occurred_at,
     message.due_at,
     message.expires_at,
-    message.priority
+    message.priority,
+    message.source,
+    message.source_id,
+    message.consumer
 from (values (true)) as one (row)
 left join (
     select *

@@ -132,7 +132,8 @@ create or replace function postroom.outbox_run_append(
     uuid[], bytea[], bytea[],
     timestamptz[], timestamptz[], bigint[], timestamptz[], bigint[],
     smallint[], smallint[], bigint[], bigint[], bigint[],
-    uuid[], uuid[], bigint[]
+    uuid[], uuid[], bigint[],
+    text[], text[], text[]
 )
 returns table (place bigint, seq bigint, inserted boolean, leased boolean)
 language plpgsql
@@ -236,7 +237,8 @@ begin
         array[(lane & 255)::smallint], array[lane],
         array[case when $8 is not null then postroom.hash64(postroom.length_prefixed($8)) end],
         array[postroom.hash64(postroom.length_prefixed($1))],
-        array[null::uuid], array[null::uuid], array[null::bigint]
+        array[null::uuid], array[null::uuid], array[null::bigint],
+        array[null::text], array[null::text], array[null::text]
     ) as run;
     if written then
         return message_id;

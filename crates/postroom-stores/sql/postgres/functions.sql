@@ -13,7 +13,8 @@ returns table (
     id uuid, topic text, payload bytea, content_type text, headers text,
     aggregate_type text, aggregate_id text, ordering_key text, tenant_id text,
     correlation_id text, causation_id text, idempotency_key uuid,
-    occurred_at timestamptz, due_at timestamptz, expires_at timestamptz, priority smallint
+    occurred_at timestamptz, due_at timestamptz, expires_at timestamptz, priority smallint,
+    source text, source_id text, consumer text
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -120,7 +121,8 @@ returns table (
     created_at timestamptz, id uuid, topic text, payload bytea, content_type text, headers jsonb,
     aggregate_type text, aggregate_id text, ordering_key text, tenant_id text,
     correlation_id text, causation_id text, idempotency_key uuid,
-    occurred_at timestamptz, due_at timestamptz, expires_at timestamptz, priority smallint
+    occurred_at timestamptz, due_at timestamptz, expires_at timestamptz, priority smallint,
+    source text, source_id text, consumer text
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -164,7 +166,8 @@ begin
                 coalesce(run.content_type, 'application/json'), run.headers::jsonb,
                 run.aggregate_type, run.aggregate_id, run.ordering_key, run.tenant_id,
                 run.correlation_id, run.causation_id, run.idempotency_key,
-                run.occurred_at, run.due_at, run.expires_at, run.priority
+                run.occurred_at, run.due_at, run.expires_at, run.priority,
+                run.source, run.source_id, run.consumer
             from postroom.outbox_run_claim(
                 null, $1, fresh_token, postroom.micros($2), room, least(room, $4), $5, 0,
                 paused, paused
@@ -178,7 +181,8 @@ begin
                 coalesce(run.content_type, 'application/json'), run.headers::jsonb,
                 run.aggregate_type, run.aggregate_id, run.ordering_key, run.tenant_id,
                 run.correlation_id, run.causation_id, run.idempotency_key,
-                run.occurred_at, run.due_at, run.expires_at, run.priority
+                run.occurred_at, run.due_at, run.expires_at, run.priority,
+                run.source, run.source_id, run.consumer
             from postroom.outbox_claim_ordered(
                 null, $1, fresh_token, postroom.micros($2), room, least(room, $4), $5,
                 case step when 'from anywhere' then floor(256 * random()) end::smallint,

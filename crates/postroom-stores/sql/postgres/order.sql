@@ -123,7 +123,8 @@ returns table (
     id uuid, topic text, payload bytea, content_type text, headers text,
     aggregate_type text, aggregate_id text, ordering_key text, tenant_id text,
     correlation_id text, causation_id text, idempotency_key uuid,
-    occurred_at timestamptz, due_at timestamptz, expires_at timestamptz, priority smallint
+    occurred_at timestamptz, due_at timestamptz, expires_at timestamptz, priority smallint,
+    source text, source_id text, consumer text
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -437,7 +438,10 @@ begin
         message.occurred_at,
         message.due_at,
         message.expires_at,
-        message.priority
+        message.priority,
+        message.source,
+        message.source_id,
+        message.consumer
     from total
     left join lateral (
         select slot, key_hash

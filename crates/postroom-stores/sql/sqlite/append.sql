@@ -2,9 +2,9 @@
 insert into postroom_outbox_message (
   id, topic, payload, content_type, headers, aggregate_type, aggregate_id, ordering_key,
   tenant_id, correlation_id, causation_id, idempotency_key, occurred_at, due_at, expires_at,
-  priority, created_at
+  priority, created_at, source, source_id, consumer
 )
 values
-  (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (id) do nothing
 returning seq, id

@@ -4,6 +4,7 @@
 select
   k.message_id as key_message_id,
   k.gone_at,
+  k.content_hash as key_content,
   exists (select 1 from postroom_outbox_queue q where q.seq = m.seq)
     or exists (select 1 from postroom_outbox_parked p where p.seq = m.seq)
     or exists (select 1 from postroom_outbox_settled s where s.seq = m.seq) as placed,

@@ -36,7 +36,9 @@ impl PgStore {
             let losers: Vec<_> = open.iter().map(|&place| &entries[place]).collect();
             for (place, found) in self.look_up(conn, &losers).await?.into_iter().enumerate() {
                 match found {
-                    Found::Same(id) => answers[open[place]] = Some(Appended::Existed(id)),
+                    Found::Same { id, same_content } => {
+                        answers[open[place]] = Some(Appended::Existed { id, same_content });
+                    }
                     Found::Nothing => self.forget_key(conn, losers[place], &mut written).await?,
                     Found::Other => {
                         self.undo(conn, &written).await?;
@@ -54,6 +56,14 @@ impl PgStore {
             ));
         }
         answers.into_iter().map(|answer| answer.ok_or_else(|| broken("an answer"))).collect()
+    }
+
+    /// Takes note of a key without a message; whether that is new.
+    pub(super) async fn admit_key(&self, conn: &mut PgConnection, key: [u8; 32]) -> Result<bool> {
+        let query = self.query(&self.sql.admit).bind(self.now());
+        let query = query.bind(key.to_vec()).bind(MessageId::new().as_uuid());
+        let admitted = query.execute(conn).await.map_err(|error| classify("receive", error))?;
+        Ok(admitted.rows_affected() == 1)
     }
 
     /// Writes what is not there; answers for what it wrote, by place in the list.
@@ -151,7 +161,7 @@ fn place(row: &PgRow) -> sqlx::Result<usize> {
 
 #[derive(Clone)]
 enum Found {
-    Same(MessageId),
+    Same { id: MessageId, same_content: bool },
     Other,
     Nothing,
 }
@@ -159,24 +169,29 @@ enum Found {
 impl Found {
     fn read(row: &PgRow, message: &Message) -> sqlx::Result<Self> {
         let own = message.id();
+        let same = Self::Same { id: own, same_content: true };
         let key_owner: Option<Uuid> = row.try_get("key_message_id")?;
         if let Some(first) = key_owner.map(MessageId::from).filter(|first| *first != own) {
-            return Ok(Self::Same(first));
+            let said: Option<Vec<u8>> = row.try_get("key_content")?;
+            // An empty hash is that of a key without a message.
+            let said = said.filter(|said| !said.is_empty());
+            let same_content = said.is_none_or(|said| said == message.content_hash());
+            return Ok(Self::Same { id: first, same_content });
         }
         if row.try_get::<Option<Uuid>, _>("id")?.is_none() {
             // Deleted after its delivery; its key says that it was there.
-            return Ok(key_owner.map_or(Self::Nothing, |_| Self::Same(own)));
+            return Ok(key_owner.map_or(Self::Nothing, |_| same));
         }
         let there = stored_message(row)?.decode();
         Ok(match there {
-            Ok(there) if there.content_hash() == message.content_hash() => Self::Same(own),
+            Ok(there) if there.content_hash() == message.content_hash() => same,
             _ => Self::Other,
         })
     }
 }
 
 fn key_row(message: &Message) -> Option<Vec<u8>> {
-    message.idempotency_key().map(|key| key.scoped(message.tenant_id()).to_vec())
+    message.unique_key().map(|key| key.to_vec())
 }
 
 type PgQuery = sqlx::query::Query<'static, sqlx::Postgres, sqlx::postgres::PgArguments>;
@@ -211,6 +226,9 @@ struct Columns<'a> {
     owners: Vec<Option<Uuid>>,
     tokens: Vec<Option<Uuid>>,
     leases: Vec<Option<i64>>,
+    sources: Vec<Option<&'a str>>,
+    source_ids: Vec<Option<&'a str>>,
+    consumers: Vec<Option<&'a str>>,
 }
 
 impl<'a> Columns<'a> {
@@ -244,6 +262,10 @@ impl<'a> Columns<'a> {
         self.key_rows.push(key_row);
         self.occurred.push(message.occurred_at().map(PgTime));
         self.priorities.push(message.priority());
+        let origin = message.origin();
+        self.sources.push(origin.map(|origin| origin.source.as_str()));
+        self.source_ids.push(origin.map(|origin| origin.message_id.as_str()));
+        self.consumers.push(origin.map(|origin| origin.consumer.as_str()));
     }
 
     fn push_state(&mut self, entry: &'a Entry) {
@@ -300,6 +322,9 @@ impl<'a> Columns<'a> {
             .bind(self.owners)
             .bind(self.tokens)
             .bind(self.leases)
+            .bind(self.sources)
+            .bind(self.source_ids)
+            .bind(self.consumers)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::StoreConfig;
 use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
 
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 1,
         sql: include_str!("../../migrations/postgres/0001_tables.sql"),
@@ -27,6 +27,11 @@ const MIGRATIONS: [Migration; 2] = [
         version: 2,
         sql: include_str!("../../migrations/postgres/0002_shared.sql"),
         per_queue: false,
+    },
+    Migration {
+        version: 3,
+        sql: include_str!("../../migrations/postgres/0003_inbox.sql"),
+        per_queue: true,
     },
 ];
 

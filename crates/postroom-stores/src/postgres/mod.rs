@@ -20,7 +20,7 @@ mod time;
 mod transaction;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
@@ -38,7 +38,7 @@ pub use migrate::migration_sql;
 pub use transaction::PgTx;
 
 use crate::StoreConfig;
-use crate::names::Names;
+use crate::names::{Names, Queue};
 use bell::Bell;
 use claim::Turn;
 use classify::classify;
@@ -64,6 +64,8 @@ pub struct PgStore {
     local: Arc<Local>,
     bell: Arc<Bell>,
     listener: Arc<Listener>,
+    /// The other box, once somebody asked for it.
+    inbox: Arc<OnceLock<Self>>,
 }
 
 impl PgStore {
@@ -107,7 +109,22 @@ impl PgStore {
             local,
             bell: Arc::new(bell),
             listener: Arc::default(),
+            inbox: Arc::default(),
         }
+    }
+
+    /// The inbox on the same connections.
+    fn sibling(&self) -> Self {
+        let names = self.names.for_queue(Queue::Inbox);
+        let config = StoreConfig {
+            name: Some(self.local.name().to_owned()),
+            queue: Queue::Inbox,
+            keep_done: self.keep_done,
+            halt: self.halt,
+            clock: self.clock.clone(),
+            ..StoreConfig::default()
+        };
+        Self::with(self.sessions.clone(), names, config)
     }
 
     /// The channel on which processes wake each other. Whoever writes messages without this crate
@@ -121,8 +138,10 @@ impl PgStore {
     /// nothing is listened to any more. Closes the connections, waiting for the calls that use
     /// them; a pool that you gave stays open.
     pub async fn close(&self) {
-        self.listener.stop();
-        self.bell.finish().await;
+        for side in std::iter::once(self).chain(self.inbox.get()) {
+            side.listener.stop();
+            side.bell.finish().await;
+        }
         self.sessions.close().await;
     }
 
@@ -235,6 +254,26 @@ impl TransactionalStore for PgStore {
 
     async fn append(&self, conn: &mut PgConnection, entries: &[Entry]) -> Result<Vec<Appended>> {
         self.append_entries(conn, entries).await
+    }
+
+    fn inbox(&self) -> Self {
+        match self.names.queue() {
+            Queue::Inbox => self.clone(),
+            Queue::Outbox => self.inbox.get_or_init(|| self.sibling()).clone(),
+        }
+    }
+
+    async fn admit(&self, conn: &mut PgConnection, key: [u8; 32]) -> Result<bool> {
+        self.admit_key(conn, key).await
+    }
+
+    async fn settle_in(
+        &self,
+        conn: &mut PgConnection,
+        owner: OwnerToken,
+        lease: Lease,
+    ) -> Result<bool> {
+        self.settle_on(conn, owner, lease).await
     }
 }
 

@@ -26,6 +26,9 @@ pub(super) fn stored_message(row: &PgRow) -> sqlx::Result<StoredMessage> {
         due_at: time_or_none(row, "due_at")?,
         expires_at: time_or_none(row, "expires_at")?,
         priority: row.try_get("priority")?,
+        source: row.try_get("source")?,
+        source_id: row.try_get("source_id")?,
+        consumer: row.try_get("consumer")?,
     })
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{Purge, Purged, Reaped, Settled, Store};
 use postroom_core::{Lease, LeaseToken, OwnerToken, Result, WorkId, micros};
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
 use uuid::Uuid;
 
 use super::PgStore;
@@ -24,13 +25,39 @@ impl PgStore {
         items: &[(Lease, Settlement)],
     ) -> Result<Settled> {
         let leases: Vec<_> = items.iter().map(|(lease, _)| *lease).collect();
-        let all_done = items.iter().all(|(_, settlement)| *settlement == Settlement::Done);
-        if all_done && self.keep_done {
-            return self.settle_done(owner, &leases).await;
+        let query = self.settle_query(owner, items);
+        let settled = applied(&leases, &self.engine_rows("settle", query).await?)?;
+        let released = items.iter().filter(|(_, settlement)| *settlement == Settlement::Release);
+        if let Some(first) = released.map(|(lease, _)| lease.work.seq()).min() {
+            self.floor.lower(first);
         }
+        Ok(settled)
+    }
+
+    /// In somebody else's transaction; whether the lease was still held.
+    pub(super) async fn settle_on(
+        &self,
+        conn: &mut PgConnection,
+        owner: OwnerToken,
+        lease: Lease,
+    ) -> Result<bool> {
+        let query = self.settle_query(owner, &[(lease, Settlement::Done)]);
+        let rows = query.fetch_all(conn).await.map_err(|error| classify("settle", error))?;
+        Ok(!rows.is_empty())
+    }
+
+    fn settle_query(
+        &self,
+        owner: OwnerToken,
+        items: &[(Lease, Settlement)],
+    ) -> Query<'static, Postgres, PgArguments> {
         let columns = Columns::of(items);
-        let query = self
-            .query(&self.sql.settle)
+        let all_done = columns.kinds.iter().all(|kind| *kind == kind::DONE);
+        if all_done && self.keep_done {
+            let query = self.query(&self.sql.settle_done).bind(self.now()).bind(owner.as_uuid());
+            return query.bind(columns.seqs).bind(columns.tokens);
+        }
+        self.query(&self.sql.settle)
             .bind(self.now())
             .bind(owner.as_uuid())
             .bind(columns.seqs)
@@ -41,20 +68,7 @@ impl PgStore {
             .bind(columns.reasons)
             .bind(columns.errors)
             .bind(self.keep_done)
-            .bind(self.halt);
-        let settled = applied(&leases, &self.engine_rows("settle", query).await?)?;
-        let released = items.iter().filter(|(_, settlement)| *settlement == Settlement::Release);
-        if let Some(first) = released.map(|(lease, _)| lease.work.seq()).min() {
-            self.floor.lower(first);
-        }
-        Ok(settled)
-    }
-
-    async fn settle_done(&self, owner: OwnerToken, leases: &[Lease]) -> Result<Settled> {
-        let (seqs, tokens) = split(leases);
-        let query = self.query(&self.sql.settle_done);
-        let query = query.bind(self.now()).bind(owner.as_uuid()).bind(seqs).bind(tokens);
-        applied(leases, &self.engine_rows("settle", query).await?)
+            .bind(self.halt)
     }
 
     pub(super) async fn renew_leases(

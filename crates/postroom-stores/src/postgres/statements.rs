@@ -28,6 +28,7 @@ macro_rules! statements {
 }
 
 statements! {
+    admit: include_str!("../../sql/postgres/admit.sql"),
     append: include_str!("../../sql/postgres/append.sql"),
     append_lookup: include_str!("../../sql/postgres/append_lookup.sql"),
     append_undo: include_str!("../../sql/postgres/append_undo.sql"),

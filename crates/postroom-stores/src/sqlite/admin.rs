@@ -167,6 +167,9 @@ pub(super) fn stored_message(row: &SqliteRow) -> Result<StoredMessage> {
             due_at: optional_timestamp(row, "due_at")?,
             expires_at: optional_timestamp(row, "expires_at")?,
             priority: row.try_get("priority")?,
+            source: row.try_get("source")?,
+            source_id: row.try_get("source_id")?,
+            consumer: row.try_get("consumer")?,
         })
     };
     read().map_err(classify)

@@ -48,7 +48,7 @@ async fn write(
     let mut answers: Vec<Option<Appended>> = vec![None; entries.len()];
     for (entry, answer) in entries.iter().zip(&mut answers) {
         if !win_key(sql, conn, &entry.message, now, written).await? {
-            *answer = first_one(sql, conn, &entry.message, written).await?.map(Appended::Existed);
+            *answer = first_one(sql, conn, &entry.message, written).await?;
         }
     }
     let is_new = |message: &Message| !written.seqs.contains_key(&message.id().as_uuid());
@@ -62,7 +62,7 @@ async fn write(
     for (entry, answer) in entries.iter().zip(&mut answers).filter(|(_, a)| a.is_none()) {
         let id = entry.message.id().as_uuid();
         if !written.seqs.contains_key(&id) {
-            *answer = first_one(sql, conn, &entry.message, written).await?.map(Appended::Existed);
+            *answer = first_one(sql, conn, &entry.message, written).await?;
         }
         if let Some(seq) = written.seqs.get(&id).filter(|_| answer.is_none()) {
             let (place, leased) = place(entry, *seq, &paused, now);
@@ -85,11 +85,12 @@ async fn win_key(
     now: Timestamp,
     written: &mut Written,
 ) -> Result<bool> {
-    let Some(key) = key_of(message) else { return Ok(true) };
+    let Some(key) = message.unique_key() else { return Ok(true) };
     let inserted = sqlx::query(sql.append_key.clone())
         .bind(key.as_slice())
         .bind(message.id().as_uuid())
         .bind(now.as_micros())
+        .bind(message.content_hash().to_vec())
         .execute(conn)
         .await
         .map_err(classify)?;
@@ -98,10 +99,6 @@ async fn win_key(
         written.keys.push(key);
     }
     Ok(won)
-}
-
-fn key_of(message: &Message) -> Option<[u8; 32]> {
-    message.idempotency_key().map(|key| key.scoped(message.tenant_id()))
 }
 
 /// Inserts as many rows per statement as possible. What is not in `written` after that has a taken
@@ -136,6 +133,7 @@ type Query<'a> = sqlx::query::Query<'a, sqlx::Sqlite, sqlx::sqlite::SqliteArgume
 fn bind<'a>(query: Query<'a>, message: &Message, now: Timestamp) -> Query<'a> {
     let own = |text: Option<&str>| text.map(str::to_owned);
     let content_type = Some(message.content_type());
+    let origin = message.origin();
     query
         .bind(message.id().as_uuid())
         .bind(message.topic().as_str().to_owned())
@@ -154,6 +152,26 @@ fn bind<'a>(query: Query<'a>, message: &Message, now: Timestamp) -> Query<'a> {
         .bind(message.expires().map(|at| at.resolve(now).as_micros()))
         .bind(message.priority())
         .bind(now.as_micros())
+        .bind(own(origin.map(|origin| origin.source.as_ref())))
+        .bind(own(origin.map(|origin| origin.message_id.as_ref())))
+        .bind(own(origin.map(|origin| origin.consumer.as_ref())))
+}
+
+/// Takes note of a key without a message; whether that is new.
+pub(super) async fn admit(
+    sql: &Statements,
+    conn: &mut SqliteConnection,
+    key: [u8; 32],
+    now: Timestamp,
+) -> Result<bool> {
+    let admitted = sqlx::query(sql.admit.clone())
+        .bind(key.to_vec())
+        .bind(MessageId::new().as_uuid())
+        .bind(now.as_micros())
+        .execute(conn)
+        .await
+        .map_err(classify)?;
+    Ok(admitted.rows_affected() == 1)
 }
 
 /// Which message was first, for one whose key or id is taken. None when it was this very one, in an
@@ -164,29 +182,32 @@ async fn first_one(
     conn: &mut SqliteConnection,
     message: &Message,
     written: &mut Written,
-) -> Result<Option<MessageId>> {
+) -> Result<Option<Appended>> {
+    let own = Appended::Existed { id: message.id(), same_content: true };
     let row = sqlx::query(sql.append_lookup.clone())
         .bind(message.id().as_uuid())
-        .bind(key_of(message).map(|key| key.to_vec()))
+        .bind(message.unique_key().map(|key| key.to_vec()))
         .fetch_one(conn)
         .await
         .map_err(classify)?;
     let first: Option<Uuid> = row.try_get("key_message_id").map_err(classify)?;
     if let Some(first) = first.filter(|first| *first != message.id().as_uuid()) {
-        return Ok(Some(MessageId::from(first)));
+        let said: Option<Vec<u8>> = row.try_get("key_content").map_err(classify)?;
+        let same_content = said.is_none_or(|said| said == message.content_hash());
+        return Ok(Some(Appended::Existed { id: MessageId::from(first), same_content }));
     }
     let stored: Option<i64> = row.try_get("seq").map_err(classify)?;
     let Some(seq) = stored else {
         // A key without its message: delivered and deleted, and still a duplicate.
         let gone: Option<i64> = row.try_get("gone_at").map_err(classify)?;
-        return Ok(gone.map(|_| message.id()));
+        return Ok(gone.map(|_| own));
     };
     let stored = stored_message(&row).and_then(|stored| stored.decode());
     if !stored.is_ok_and(|stored| stored.content_hash() == message.content_hash()) {
         return Err(id_taken(message.id()));
     }
     if row.try_get("placed").map_err(classify)? {
-        return Ok(Some(message.id()));
+        return Ok(Some(own));
     }
     written.seqs.insert(message.id().as_uuid(), seq);
     Ok(None)

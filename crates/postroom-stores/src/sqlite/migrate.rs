@@ -22,10 +22,15 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0002_shared.sql"),
         per_queue: false,
     },
+    Migration {
+        version: 3,
+        sql: include_str!("../../migrations/sqlite/0003_inbox.sql"),
+        per_queue: true,
+    },
 ];
 
 // The first version of the client that can work with the newest schema.
-const MIN_CLIENT: u32 = 2;
+const MIN_CLIENT: u32 = 3;
 
 const META: &str = "create table if not exists postroom_meta (
   only_row   integer primary key check (only_row = 1),
@@ -44,7 +49,7 @@ on conflict (only_row) do update set version = excluded.version, min_client = ex
 pub fn migration_sql(config: &StoreConfig) -> Result<String> {
     let names = config.names()?;
     let mut text = format!(
-        "-- Postroom schema, version {} (SQLite). Safe to run again.\nbegin immediate;\n\n{};\n",
+        "-- Postroom schema, version {} (SQLite), for a file without it.\nbegin immediate;\n\n{};\n",
         schema::latest(MIGRATIONS),
         names.render_flat(META).as_str()
     );

@@ -19,7 +19,7 @@ mod tx;
 mod watch;
 
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use postroom_core::lifecycle::Settlement;
@@ -35,6 +35,7 @@ use sqlx::sqlite::{
 use sqlx::{Sqlite, Transaction};
 
 use crate::config::StoreConfig;
+use crate::names::Queue;
 use classify::{classify, is_locked};
 pub use migrate::migration_sql;
 use order::Turn;
@@ -60,6 +61,8 @@ struct Inner {
     local: Local,
     /// For a file, to which other processes may write.
     watch: Option<Watch>,
+    /// The other box, once somebody asked for it.
+    inbox: OnceLock<SqliteStore>,
 }
 
 impl SqliteStore {
@@ -156,7 +159,19 @@ impl Inner {
     ) -> Result<Self> {
         let sql = Statements::new(&config.names()?);
         let (turn, local) = (Mutex::default(), config.local(file));
-        Ok(Self { writer, reader, begin: None, sql, config, turn, local, watch: None })
+        let (begin, watch, inbox) = (None, None, OnceLock::new());
+        Ok(Self { writer, reader, begin, sql, config, turn, local, watch, inbox })
+    }
+
+    /// The inbox on the same connections.
+    fn sibling(&self) -> Self {
+        let name = Some(self.local.name().to_owned());
+        let config = StoreConfig { name, queue: Queue::Inbox, ..self.config.clone() };
+        let (writer, reader) = (self.writer.clone(), self.reader.clone());
+        let mut inner = Self::new(writer, reader, config, None).expect("the names were checked");
+        inner.begin = self.begin;
+        inner.watch = self.watch.as_ref().map(|_| Watch::default());
+        inner
     }
 }
 
@@ -269,5 +284,29 @@ impl TransactionalStore for SqliteStore {
         entries: &[Entry],
     ) -> Result<Vec<Appended>> {
         append::append(self.sql(), conn, entries, self.now()).await
+    }
+
+    fn inbox(&self) -> Self {
+        match self.inner.config.queue {
+            Queue::Inbox => self.clone(),
+            Queue::Outbox => {
+                let sibling = || Self { inner: Arc::new(self.inner.sibling()) };
+                self.inner.inbox.get_or_init(sibling).clone()
+            }
+        }
+    }
+
+    async fn admit(&self, conn: &mut SqliteConnection, key: [u8; 32]) -> Result<bool> {
+        append::admit(self.sql(), conn, key, self.now()).await
+    }
+
+    async fn settle_in(
+        &self,
+        conn: &mut SqliteConnection,
+        owner: OwnerToken,
+        lease: Lease,
+    ) -> Result<bool> {
+        let items = [(lease, Settlement::Done)];
+        Ok(self.settle_on(conn, owner, &items).await?.applied == 1)
     }
 }

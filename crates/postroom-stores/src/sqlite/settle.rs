@@ -21,13 +21,26 @@ impl SqliteStore {
         items: &[(Lease, Settlement)],
     ) -> Result<Settled> {
         let mut tx = self.begin_write().await?;
+        let settled = self.settle_on(&mut tx, owner, items).await?;
+        if settled.applied > 0 {
+            commit(tx).await?;
+        }
+        Ok(settled)
+    }
+
+    /// Within a transaction, the engine's own or a handler's.
+    pub(super) async fn settle_on(
+        &self,
+        conn: &mut SqliteConnection,
+        owner: OwnerToken,
+        items: &[(Lease, Settlement)],
+    ) -> Result<Settled> {
         let now = self.now();
-        let held = self.held(&mut tx, owner, items).await?;
+        let held = self.held(conn, owner, items).await?;
         let (mine, lost): (Vec<_>, Vec<_>) =
             items.iter().partition(|(lease, _)| held.contains(lease));
         if !mine.is_empty() {
-            self.carry_out(&mut tx, owner, &mine, now).await?;
-            commit(tx).await?;
+            self.carry_out(conn, owner, &mine, now).await?;
         }
         let lost = lost.into_iter().map(|(lease, _)| *lease).collect();
         Ok(Settled { applied: mine.len(), lost, unknown: Vec::new() })

@@ -34,6 +34,7 @@ macro_rules! statements {
 }
 
 statements! {
+    admit = include_str!("../../sql/sqlite/admit.sql"),
     append = include_str!("../../sql/sqlite/append.sql"),
     append_key = include_str!("../../sql/sqlite/append_key.sql"),
     append_lookup = include_str!("../../sql/sqlite/append_lookup.sql"),

@@ -13,7 +13,7 @@ use super::state::{Row, State};
 impl AdminStore for SimStore {
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>> {
         Box::pin(async move {
-            let state = self.state.lock().await;
+            let state = self.state().await;
             let mut records: Vec<_> = state
                 .messages
                 .keys()
@@ -28,7 +28,7 @@ impl AdminStore for SimStore {
 
     fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>> {
         Box::pin(async move {
-            let state = self.state.lock().await;
+            let state = self.state().await;
             let record = state.by_id.get(&id).and_then(|seq| record(&state, *seq));
             let history = state.attempts.get(&id).cloned().unwrap_or_default();
             Ok(record.map(|record| Detail { record, history }))
@@ -37,14 +37,14 @@ impl AdminStore for SimStore {
 
     fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
         Box::pin(async move {
-            let state = self.state.lock().await;
+            let state = self.state().await;
             Ok(stats(&state, self.now()))
         })
     }
 
     fn replay<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
         Box::pin(async move {
-            let changed = self.state.lock().await.replay(ids, self.now());
+            let changed = self.state().await.replay(ids, self.now());
             self.wake();
             Ok(changed)
         })
@@ -52,26 +52,26 @@ impl AdminStore for SimStore {
 
     fn discard<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
         Box::pin(async move {
-            let changed = self.state.lock().await.discard(ids, self.now());
+            let changed = self.state().await.discard(ids, self.now());
             self.wake();
             Ok(changed)
         })
     }
 
     fn pause<'a>(&'a self, pause: &'a Pause) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { Ok(self.state.lock().await.pause(pause, self.now())) })
+        Box::pin(async move { Ok(self.state().await.pause(pause, self.now())) })
     }
 
     fn resume<'a>(&'a self, topic: Option<&'a Topic>) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
-            let resumed = self.state.lock().await.resume(topic);
+            let resumed = self.state().await.resume(topic);
             self.wake();
             Ok(resumed)
         })
     }
 
     fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>> {
-        Box::pin(async { Ok(self.state.lock().await.pauses.values().cloned().collect()) })
+        Box::pin(async { Ok(self.state().await.pauses.values().cloned().collect()) })
     }
 
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {

@@ -22,12 +22,12 @@ use postroom_core::store::{
 use postroom_core::{
     Error, ErrorKind, Lease, ManualClock, MessageId, OwnerToken, Result, Timestamp,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::time::Instant;
 
 pub use bug::Bug;
 pub(crate) use queue::Rules;
-use state::State;
+use state::{Database, Side, State};
 pub(crate) use tx::Written;
 pub use tx::{SimConn, SimSavepoint, SimTx};
 
@@ -49,12 +49,16 @@ pub use tx::{SimConn, SimSavepoint, SimTx};
 /// ```
 #[derive(Clone)]
 pub struct SimStore {
-    state: Arc<Mutex<State>>,
+    database: Arc<Mutex<Database>>,
+    /// Which of its boxes this is.
+    side: Side,
     clock: ManualClock,
     /// Since when tokio's time is added to the clock's, if it is.
     ticking_since: Option<Instant>,
     rules: Rules,
     local: Arc<Local>,
+    /// That of the inbox; in an inbox its own.
+    inbox_local: Arc<Local>,
     faults: Arc<StdMutex<VecDeque<(Call, Fault)>>>,
 }
 
@@ -91,11 +95,13 @@ impl SimStore {
     #[must_use]
     pub fn new(clock: ManualClock) -> Self {
         Self {
-            state: Arc::default(),
+            database: Arc::default(),
+            side: Side::Outbox,
             clock,
             ticking_since: None,
             rules: Rules { keep_done: true, halt: false },
             local: Arc::new(Local::new("sim", "outbox")),
+            inbox_local: Arc::new(Local::new("sim", "inbox")),
             faults: Arc::default(),
         }
     }
@@ -103,7 +109,9 @@ impl SimStore {
     /// The same database as another process sees it: it wakes nobody here, and finds no dispatcher.
     #[must_use]
     pub fn as_another_process(&self) -> Self {
-        Self { local: Arc::new(Local::new("sim", "outbox")), ..self.clone() }
+        let Self { local, inbox_local, .. } = Self::default();
+        let own = if self.side == Side::Inbox { &inbox_local } else { &local };
+        Self { local: Arc::clone(own), inbox_local, ..self.clone() }
     }
 
     /// The same store, deleting messages when they are acknowledged.
@@ -134,13 +142,16 @@ impl SimStore {
     #[doc(hidden)]
     #[must_use]
     pub fn with_bug(self, bug: Bug) -> Self {
-        self.state.try_lock().expect("no transaction is open").bug = Some(bug);
+        let mut database = self.database.try_lock().expect("no transaction is open");
+        database.outbox.bug = Some(bug);
+        database.inbox.bug = Some(bug);
+        drop(database);
         self
     }
 
     /// Runs `change` as one transaction; nothing happens between it and what it sees.
     pub(crate) async fn locked<T>(&self, change: impl FnOnce(&mut State, Rules) -> T) -> T {
-        change(&mut *self.state.lock().await, self.rules)
+        change(&mut *self.state().await, self.rules)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -161,7 +172,7 @@ impl SimStore {
 
     /// Damages a stored message so that it can not be decoded any more.
     pub async fn make_undecodable(&self, id: MessageId) {
-        let mut state = self.state.lock().await;
+        let mut state = self.state().await;
         if let Some(seq) = state.by_id.get(&id).copied() {
             state.undecodable.insert(seq);
         }
@@ -169,7 +180,13 @@ impl SimStore {
 
     /// The application's rows.
     pub async fn business_rows(&self) -> Vec<i64> {
-        self.state.lock().await.business.clone()
+        self.database.lock().await.business.clone()
+    }
+
+    /// The tables of this box, for as long as nobody else has a transaction open.
+    async fn state(&self) -> MappedMutexGuard<'_, State> {
+        let side = self.side;
+        MutexGuard::map(self.database.lock().await, |database| database.side(side))
     }
 
     fn fault(&self, call: Call) -> Option<Fault> {
@@ -185,10 +202,10 @@ impl SimStore {
             Some(Fault::Contention) => Err(contention()),
             Some(Fault::Refused) => Err(refused()),
             Some(Fault::ReplyLost) => {
-                drop(change(&mut *self.state.lock().await));
+                drop(change(&mut *self.state().await));
                 Err(unavailable())
             }
-            None => Ok(change(&mut *self.state.lock().await)),
+            None => Ok(change(&mut *self.state().await)),
         }
     }
 }
@@ -244,28 +261,28 @@ impl Store for SimStore {
     fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
         Box::pin(async move {
             let (rules, now) = (self.rules, self.now());
-            Ok(self.state.lock().await.reap(limit, max_attempts, rules, now))
+            Ok(self.state().await.reap(limit, max_attempts, rules, now))
         })
     }
 
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
-        Box::pin(async move { Ok(self.state.lock().await.purge(purge, self.now())) })
+        Box::pin(async move { Ok(self.state().await.purge(purge, self.now())) })
     }
 
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            self.state.lock().await.leave(owner);
+            self.state().await.leave(owner);
             Ok(())
         })
     }
 
     fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
-        Box::pin(async { Ok(self.state.lock().await.paused()) })
+        Box::pin(async { Ok(self.state().await.paused()) })
     }
 
     fn next_due(&self) -> BoxFuture<'_, Result<Option<Duration>>> {
         Box::pin(async {
-            let (now, state) = (self.now(), self.state.lock().await);
+            let (now, state) = (self.now(), self.state().await);
             let times = state.parked.values().filter_map(|row| row.wake_at);
             Ok(times.filter(|at| *at > now).min().map(|at| at.since(now)))
         })

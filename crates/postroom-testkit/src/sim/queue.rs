@@ -281,9 +281,8 @@ impl State {
         self.attempts.remove(&id);
         self.settled.remove(&seq);
         self.halted.remove(&seq);
-        if let Some(key) = stored.message.idempotency_key()
-            && let Some(key) = self.keys.get_mut(&key.scoped(stored.message.tenant_id()))
-        {
+        let key = stored.message.unique_key();
+        if let Some(key) = key.and_then(|key| self.keys.get_mut(&key)) {
             key.gone_at = gone_at.or(key.gone_at);
         }
     }

@@ -7,8 +7,44 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Bug;
 
+/// Everything: both boxes, and what the application keeps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Database {
+    pub(crate) outbox: State,
+    pub(crate) inbox: State,
+    /// Rows of the application, for tests of atomicity.
+    pub(crate) business: Vec<i64>,
+}
+
+/// Which of the boxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Outbox,
+    Inbox,
+}
+
+impl Database {
+    pub(crate) fn side(&mut self, side: Side) -> &mut State {
+        match side {
+            Side::Outbox => &mut self.outbox,
+            Side::Inbox => &mut self.inbox,
+        }
+    }
+
+    /// Takes back what was written since the mark, the last first.
+    pub(crate) fn undo(&mut self, log: &mut Vec<Undo>, mark: usize) {
+        for write in log.drain(mark..).rev() {
+            match write {
+                Undo::Write(side, write) => self.side(side).take_back(write),
+                Undo::Business => drop(self.business.pop()),
+                Undo::Everything(before) => *self = *before,
+            }
+        }
+    }
+}
+
 /// All tables of one box.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) last_seq: i64,
     pub(crate) messages: BTreeMap<i64, Stored>,
@@ -32,8 +68,6 @@ pub(crate) struct State {
     /// Where the last claim of ordered rows stopped, and whether the next claim begins with them.
     pub(crate) cursor: Option<Lane>,
     pub(crate) ordered_first: bool,
-    /// Rows of the application, for tests of atomicity.
-    pub(crate) business: Vec<i64>,
     pub(crate) bug: Option<Bug>,
 }
 
@@ -78,14 +112,24 @@ pub(crate) struct Key {
     pub(crate) created_at: Timestamp,
     /// Set when the message was deleted at its acknowledgement.
     pub(crate) gone_at: Option<Timestamp>,
+    /// What its message says, if it is known.
+    pub(crate) content: Option<[u8; 32]>,
 }
 
-/// How to take back one write of a transaction.
+/// How to take back what a transaction did.
 #[derive(Debug)]
 pub(crate) enum Undo {
+    Write(Side, Write),
+    Business,
+    /// All that was there before.
+    Everything(Box<Database>),
+}
+
+/// A new row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Write {
     Message(i64),
     Key([u8; 32]),
-    Business,
 }
 
 impl Row {
@@ -112,19 +156,19 @@ impl State {
         self.bug == Some(bug)
     }
 
+    /// Adds what it wrote to `written`; after an error that is nothing.
     pub(crate) fn append(
         &mut self,
         entries: &[Entry],
         now: Timestamp,
-        undo: &mut Vec<Undo>,
+        written: &mut Vec<Write>,
     ) -> Result<Vec<Appended>> {
-        let mark = undo.len();
         let mut answers = Vec::with_capacity(entries.len());
         for entry in entries {
-            match self.append_one(entry, now, undo) {
+            match self.append_one(entry, now, written) {
                 Ok(appended) => answers.push(appended),
                 Err(error) => {
-                    self.undo(undo, mark);
+                    written.drain(..).rev().for_each(|write| self.take_back(write));
                     return Err(error);
                 }
             }
@@ -132,38 +176,50 @@ impl State {
         Ok(answers)
     }
 
+    /// Takes note of a key without a message.
+    pub(crate) fn admit(&mut self, key: [u8; 32], now: Timestamp) -> Option<Write> {
+        if self.keys.contains_key(&key) {
+            return None;
+        }
+        let (message, gone_at) = (MessageId::new(), Some(now));
+        self.keys.insert(key, Key { message, created_at: now, gone_at, content: None });
+        Some(Write::Key(key))
+    }
+
     fn append_one(
         &mut self,
         entry: &Entry,
         now: Timestamp,
-        undo: &mut Vec<Undo>,
+        written: &mut Vec<Write>,
     ) -> Result<Appended> {
         let message = &entry.message;
-        let key = message.idempotency_key().filter(|_| !self.has(Bug::KeysIgnored));
-        let key = key.map(|key| key.scoped(message.tenant_id()));
-        let first = key.and_then(|key| self.keys.get(&key)).map(|key| key.message);
-        if let Some(first) = first.filter(|first| *first != message.id()) {
-            return Ok(Appended::Existed(first));
+        let (id, content) = (message.id(), message.content_hash());
+        let key = message.unique_key().filter(|_| !self.has(Bug::KeysIgnored));
+        let first = key.and_then(|key| self.keys.get(&key)).copied();
+        if let Some(first) = first.filter(|first| first.message != id) {
+            let same_content = first.content.is_none_or(|said| said == content);
+            return Ok(Appended::Existed { id: first.message, same_content });
         }
-        let stored = self.by_id.get(&message.id()).map(|seq| &self.messages[seq].message);
-        if stored.is_some_and(|stored| stored.content_hash() != message.content_hash()) {
-            return Err(id_taken(message.id()));
+        let stored = self.by_id.get(&id).map(|seq| &self.messages[seq].message);
+        if stored.is_some_and(|stored| stored.content_hash() != content) {
+            return Err(id_taken(id));
         }
         if stored.is_some() || first.is_some() {
-            return Ok(Appended::Existed(message.id()));
+            return Ok(Appended::Existed { id, same_content: true });
         }
         if let Some(key) = key {
-            self.keys.insert(key, Key { message: message.id(), created_at: now, gone_at: None });
-            undo.push(Undo::Key(key));
+            let content = Some(content);
+            self.keys.insert(key, Key { message: id, created_at: now, gone_at: None, content });
+            written.push(Write::Key(key));
         }
-        Ok(self.insert(entry, now, undo))
+        Ok(self.insert(entry, now, written))
     }
 
-    fn insert(&mut self, entry: &Entry, now: Timestamp, undo: &mut Vec<Undo>) -> Appended {
+    fn insert(&mut self, entry: &Entry, now: Timestamp, written: &mut Vec<Write>) -> Appended {
         let message = &entry.message;
         self.last_seq += 1;
         let seq = self.last_seq;
-        undo.push(Undo::Message(seq));
+        written.push(Write::Message(seq));
         let due = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
         let lane = message.lane();
         let held = match entry.birth {
@@ -196,17 +252,14 @@ impl State {
         Appended::New { work: WorkId::new(seq), leased: held.is_some() }
     }
 
-    pub(crate) fn undo(&mut self, log: &mut Vec<Undo>, mark: usize) {
-        for write in log.drain(mark..).rev() {
-            match write {
-                Undo::Key(key) => drop(self.keys.remove(&key)),
-                Undo::Business => drop(self.business.pop()),
-                Undo::Message(seq) => {
-                    self.queue.remove(&seq);
-                    self.parked.remove(&seq);
-                    if let Some(stored) = self.messages.remove(&seq) {
-                        self.by_id.remove(&stored.message.id());
-                    }
+    fn take_back(&mut self, write: Write) {
+        match write {
+            Write::Key(key) => drop(self.keys.remove(&key)),
+            Write::Message(seq) => {
+                self.queue.remove(&seq);
+                self.parked.remove(&seq);
+                if let Some(stored) = self.messages.remove(&seq) {
+                    self.by_id.remove(&stored.message.id());
                 }
             }
         }

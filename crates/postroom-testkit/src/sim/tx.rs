@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use postroom_core::store::{Appended, Entry, StoreTransaction, TransactionalStore};
-use postroom_core::{Error, ErrorKind, MessageId, Result, Timestamp};
+use postroom_core::{
+    Error, ErrorKind, Lease, MessageId, OwnerToken, Result, Timestamp, lifecycle::Settlement,
+};
 use tokio::sync::OwnedMutexGuard;
 
-use super::state::{Held, State, Undo};
+use super::state::{Database, Held, Side, Undo, Write};
 use super::{Bug, Call, Fault, SimStore, contention, refused, unavailable};
 
 impl SimStore {
@@ -29,7 +31,28 @@ impl TransactionalStore for SimStore {
     }
 
     async fn require_transaction(&self, conn: &mut SimConn) -> Result<()> {
-        conn.open_state().map(drop)
+        conn.open().map(drop)
+    }
+
+    fn inbox(&self) -> Self {
+        let local = Arc::clone(&self.inbox_local);
+        Self { side: Side::Inbox, local, ..self.clone() }
+    }
+
+    async fn admit(&self, conn: &mut SimConn, key: [u8; 32]) -> Result<bool> {
+        let now = self.now();
+        let (database, undo) = conn.open()?;
+        let written = database.side(self.side).admit(key, now);
+        undo.extend(written.map(|write| Undo::Write(self.side, write)));
+        Ok(written.is_some())
+    }
+
+    async fn settle_in(&self, conn: &mut SimConn, owner: OwnerToken, lease: Lease) -> Result<bool> {
+        let now = self.now();
+        let (database, undo) = conn.open()?;
+        undo.push(Undo::Everything(Box::new(database.clone())));
+        let items = [(lease, Settlement::Done)];
+        Ok(database.side(self.side).settle(owner, &items, self.rules, now).applied == 1)
     }
 
     async fn append(&self, conn: &mut SimConn, entries: &[Entry]) -> Result<Vec<Appended>> {
@@ -41,8 +64,10 @@ impl TransactionalStore for SimStore {
             Some(Fault::ReplyLost) | None => {}
         }
         let now = self.now();
-        let (state, undo) = conn.open_state()?;
-        let appended = state.append(entries, now, undo)?;
+        let (database, undo) = conn.open()?;
+        let mut written = Vec::new();
+        let appended = database.side(self.side).append(entries, now, &mut written)?;
+        undo.extend(written.into_iter().map(|write| Undo::Write(self.side, write)));
         match fault {
             Some(_) => Err(unavailable()),
             None => Ok(appended),
@@ -53,14 +78,14 @@ impl TransactionalStore for SimStore {
 /// A connection to a [`SimStore`], perhaps inside a transaction.
 pub struct SimConn {
     store: SimStore,
-    open: Option<OwnedMutexGuard<State>>,
+    open: Option<OwnedMutexGuard<Database>>,
     undo: Vec<Undo>,
 }
 
 impl SimConn {
     /// Begins a transaction; waits for the one that is open elsewhere.
     pub async fn begin(&mut self) {
-        self.open = Some(Arc::clone(&self.store.state).lock_owned().await);
+        self.open = Some(Arc::clone(&self.store.database).lock_owned().await);
     }
 
     /// Ends the transaction and keeps its writes.
@@ -80,15 +105,15 @@ impl SimConn {
     /// # Errors
     /// `NotInTransaction` outside a transaction.
     pub fn write_business_row(&mut self, row: i64) -> Result<()> {
-        let (state, undo) = self.open_state()?;
-        state.business.push(row);
+        let (database, undo) = self.open()?;
+        database.business.push(row);
         undo.push(Undo::Business);
         Ok(())
     }
 
-    fn open_state(&mut self) -> Result<(&mut State, &mut Vec<Undo>)> {
+    fn open(&mut self) -> Result<(&mut Database, &mut Vec<Undo>)> {
         match &mut self.open {
-            Some(state) => Ok((state, &mut self.undo)),
+            Some(database) => Ok((database, &mut self.undo)),
             None => Err(Error::new(
                 ErrorKind::NotInTransaction,
                 "the connection has no open transaction; begin one before publishing",
@@ -98,10 +123,11 @@ impl SimConn {
 
     /// What the transaction has written and not taken back.
     pub(crate) fn written(&self) -> Vec<Written> {
-        let Some(state) = &self.open else { return Vec::new() };
+        let Some(database) = &self.open else { return Vec::new() };
+        let state = &database.outbox;
         let rows = self.undo.iter().filter_map(|write| match write {
-            Undo::Message(seq) => Some(*seq),
-            Undo::Key(_) | Undo::Business => None,
+            Undo::Write(Side::Outbox, Write::Message(seq)) => Some(*seq),
+            _ => None,
         });
         rows.map(|seq| {
             let row = state.queue.get(&seq).or_else(|| state.parked.get(&seq));
@@ -113,12 +139,12 @@ impl SimConn {
     }
 
     fn rollback_to(&mut self, mark: usize) {
-        if let Some(state) = &mut self.open {
-            if state.has(Bug::RollbackKeepsRows) {
+        if let Some(database) = &mut self.open {
+            if database.outbox.has(Bug::RollbackKeepsRows) {
                 self.undo.clear();
                 return;
             }
-            state.undo(&mut self.undo, mark);
+            database.undo(&mut self.undo, mark);
         }
     }
 }
@@ -220,7 +246,7 @@ impl StoreTransaction for SimSavepoint<'_> {
     }
 
     async fn check_open(&mut self, _writes_follow: bool) -> Result<()> {
-        self.conn.open_state().map(drop)
+        self.conn.open().map(drop)
     }
 
     async fn savepoint(&mut self) -> Result<SimSavepoint<'_>> {

@@ -337,6 +337,20 @@ impl TransactionalStore for NodeStore {
         self.inner.require_transaction(conn).await
     }
 
+    /// Worlds have an outbox only.
+    fn inbox(&self) -> Self {
+        let (node, inner) = (Arc::clone(&self.node), self.inner.inbox());
+        Self { node, inner, local: Local::default(), bug: self.bug }
+    }
+
+    async fn admit(&self, conn: &mut SimConn, key: [u8; 32]) -> Result<bool> {
+        self.inner.admit(conn, key).await
+    }
+
+    async fn settle_in(&self, conn: &mut SimConn, owner: OwnerToken, lease: Lease) -> Result<bool> {
+        self.inner.settle_in(conn, owner, lease).await
+    }
+
     async fn append(&self, conn: &mut SimConn, entries: &[Entry]) -> Result<Vec<Appended>> {
         self.node.step().await;
         let fault = self.node.fault(Call::Append);
