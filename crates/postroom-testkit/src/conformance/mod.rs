@@ -16,6 +16,8 @@ pub mod claim;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod idempotency;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod inbox;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod lease;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod order;
@@ -316,5 +318,35 @@ suite! { $
         dsp_10_the_first_of_two_pauses_counts,
         dsp_10_a_resume_ends_its_own_pause_only,
         dsp_10_topics_are_paused_to_the_letter,
+    }
+    inbox: inbox, Options::default() => {
+        inb_1_once_per_source_id_and_consumer,
+        inb_1_what_was_received_comes_back_with_its_origin,
+        inb_1_the_engine_treats_it_like_any_message,
+        inb_1_bad_names_are_refused_before_anything_is_written,
+        inb_1_many_in_one_transaction_with_an_answer_for_each,
+        inb_1_two_consumers_both_handle_one_message,
+        inb_1_a_message_of_another_consumer_is_not_handled,
+        ord_1_consumers_do_not_wait_for_each_other,
+        inb_1_an_outbox_delivers_right_into_an_inbox,
+        inb_2_other_content_is_a_conflict_and_never_handled,
+        inb_2_another_trace_is_the_same_content,
+        inb_3_effect_and_mark_commit_together,
+        inb_3_an_error_rolls_back_effect_and_mark,
+        inb_5_what_a_handler_publishes_commits_with_it,
+        inb_3_several_handlers_share_one_transaction,
+        inb_3_a_mark_is_fenced_like_any_settle,
+        inb_3_a_mark_goes_with_its_transaction,
+        ord_1_a_mark_lets_the_next_of_its_key_go,
+        inb_4_once_tells_first_from_duplicate,
+        inb_4_after_a_rollback_it_is_new_again,
+        inb_4_without_a_transaction_it_is_refused,
+        inb_4_both_ways_share_what_they_know,
+        inb_6_a_message_is_known_longer_than_it_is_kept,
+        inb_6_inline_keys_go_after_their_time,
+        inb_6_nothing_is_forgotten_before_the_redelivery_horizon,
+    }
+    inbox_no_history: inbox::none, Options::default().keep_done(false) => {
+        inb_3_a_mark_deletes_what_is_not_kept,
     }
 }
