@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom_core::store::{AdminStore, TransactionalStore};
-use postroom_core::{ErrorKind, Message, Outbox, OwnerToken, WorkQueue};
+use postroom_core::store::{AdminStore, Store, TransactionalStore};
+use postroom_core::{ErrorKind, Inbox, Message, Outbox, OwnerToken, Received, WorkQueue};
 use postroom_stores::sqlite::{SqliteTx, migration_sql};
 use postroom_stores::{Queue, SqliteStore, StoreConfig};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -104,6 +104,38 @@ async fn sch_2_the_printed_schema_works_as_printed() {
     assert_eq!(migrated.from, migrated.to, "nothing is left to do");
     let outbox = Outbox::new(Arc::new(store));
     assert!(outbox.publish(message()).await.is_ok());
+}
+
+/// SCH-3: an older schema with a message in it.
+#[tokio::test]
+async fn sch_3_version_2_is_brought_up_to_date_with_what_is_in_it() {
+    let file = File::new();
+    let store = Arc::new(file.open(StoreConfig::default()).await);
+    let (tables, shared) = (
+        include_str!("../migrations/sqlite/0001_tables.sql"),
+        include_str!("../migrations/sqlite/0002_shared.sql"),
+    );
+    let old = format!(
+        "{tables}; {}; {shared};
+        create table postroom_meta (only_row integer primary key, version, min_client);
+        insert into postroom_meta values (1, 2, 2);
+        insert into postroom_outbox_message (seq, id, topic, payload, occurred_at, created_at)
+        values (1, randomblob(16), 'order.placed', 'x', 0, 0);
+        insert into postroom_outbox_queue (seq, id, topic_hash, priority)
+        select seq, id, 7, 0 from postroom_outbox_message",
+        tables.replace("postroom_outbox", "postroom_inbox"),
+    );
+    let old = sqlx::raw_sql(sqlx::AssertSqlSafe(old));
+    old.execute(store.writer()).await.expect("version 2");
+    assert_eq!(store.check_schema().await.expect_err("too old").kind(), ErrorKind::Schema);
+    assert_eq!(store.migrate().await.expect("migrate").from, 2);
+    store.check_schema().await.expect("it fits");
+    let queue = WorkQueue::new(Arc::clone(&store) as Arc<dyn Store>);
+    let items = queue.claim(OwnerToken::random(), Duration::from_secs(9), 10).await;
+    assert_eq!(items.expect("claim").items[0].message.topic().as_str(), "order.placed");
+    let inbox = Inbox::new(&Outbox::new(store), "billing").expect("legal");
+    let received = inbox.receive("shop", "1", message()).await.expect("receives");
+    assert!(matches!(received, Received::New(_)));
 }
 
 #[tokio::test]

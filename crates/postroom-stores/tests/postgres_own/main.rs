@@ -5,6 +5,7 @@
 mod claims;
 mod commits;
 mod functions;
+mod inbox;
 mod migrations;
 mod order;
 #[path = "../postgres_support/mod.rs"]

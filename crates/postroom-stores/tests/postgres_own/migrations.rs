@@ -1,7 +1,9 @@
 //! Setting up the schema.
 
-use postroom_core::ErrorKind;
-use postroom_core::store::AdminStore;
+use std::time::Duration;
+
+use postroom_core::store::{AdminStore, Claim, Store};
+use postroom_core::{ErrorKind, Inbox, Message, Outbox, OwnerToken, Received};
 use postroom_stores::postgres::migration_sql;
 use postroom_stores::{PgStore, Queue, StoreConfig};
 use postroom_testkit::Harness;
@@ -83,6 +85,47 @@ async fn sch_2_the_printed_script_runs_as_it_stands() {
     store.check_schema().await.expect("fits");
     assert_eq!(store.migrate().await.expect("nothing to do").from, 3);
     drop_schema(&pool_for(&schema)).await;
+}
+
+/// SCH-3: an older schema with messages in it, and with functions whose answers are others now.
+#[tokio::test]
+async fn sch_3_version_2_is_brought_up_to_date_with_what_is_in_it() {
+    let schema = fresh_schema();
+    let (tables, shared) = (
+        include_str!("../../migrations/postgres/0001_tables.sql"),
+        include_str!("../../migrations/postgres/0002_shared.sql"),
+    );
+    let old = format!(
+        "create schema postroom; {tables}; {}; {shared};
+        create function postroom.outbox_claim(
+            owner uuid, lease interval, batch integer, suspects integer, max_attempts integer,
+            halt boolean
+        ) returns table (seq bigint) language sql as 'select 1::bigint';
+        insert into postroom.outbox_message
+            (id, seq, occurred_at, created_at, priority, topic, payload)
+        values (gen_random_uuid(), 1, now(), now(), 0, 'order.placed', 'x');
+        insert into postroom.outbox_queue (seq, id, topic_hash, attempts, lost, priority)
+        select seq, id, 7, 0, 0, 0 from postroom.outbox_message",
+        tables.replace("postroom.outbox", "postroom.inbox"),
+    );
+    let old = old.replace("postroom", &schema);
+    let pool = pool_for(&schema);
+    pool.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(old))).await.expect("version 2");
+    let store = std::sync::Arc::new(PgStore::connect(&url(), config(&schema)).await.expect("up"));
+    assert_eq!(store.check_schema().await.expect_err("too old").kind(), ErrorKind::Schema);
+    let migrated = store.migrate().await.expect("migrates");
+    assert_eq!(migrated.from, 2);
+    store.check_schema().await.expect("fits");
+    let items = store.claim(&claim()).await.expect("claims").items;
+    assert_eq!(items[0].message.topic().as_str(), "order.placed");
+    let inbox = Inbox::new(&Outbox::new(store), "billing").expect("legal");
+    let received = inbox.receive("shop", "1", Message::builder("t")).await.expect("receives");
+    assert!(matches!(received, Received::New(_)));
+    drop_schema(&pool).await;
+}
+
+fn claim() -> Claim {
+    Claim::new(OwnerToken::random(), Duration::from_secs(30), 10).expect("legal")
 }
 
 #[tokio::test]

@@ -71,6 +71,8 @@ pub enum Call {
     Settle,
     /// [`Store::renew`]
     Renew,
+    /// [`TransactionalStore::begin`](postroom_core::store::TransactionalStore::begin)
+    Begin,
     /// [`TransactionalStore::append`](postroom_core::store::TransactionalStore::append)
     Append,
     /// The end of a transaction.

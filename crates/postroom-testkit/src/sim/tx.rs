@@ -25,6 +25,12 @@ impl TransactionalStore for SimStore {
     type Tx = SimTx;
 
     async fn begin(&self) -> Result<SimTx> {
+        match self.fault(Call::Begin) {
+            Some(Fault::Contention) => return Err(contention()),
+            Some(Fault::Refused) => return Err(refused()),
+            Some(Fault::Unavailable | Fault::ReplyLost) => return Err(unavailable()),
+            None => {}
+        }
         let mut conn = self.connection();
         conn.begin().await;
         Ok(SimTx { conn })

@@ -156,7 +156,7 @@ impl Node {
             Call::Claim | Call::Commit => fault == Fault::ReplyLost,
             Call::Settle => fault == Fault::Refused,
             Call::Renew => true,
-            Call::Append => false,
+            Call::Begin | Call::Append => false,
         };
         match costly {
             true => self.ledger.fault(self.number, &what),
