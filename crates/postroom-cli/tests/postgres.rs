@@ -75,6 +75,12 @@ fn adm_1_show_tells_what_happened() {
 }
 
 #[test]
+fn adm_1_show_tells_where_a_message_came_from() {
+    let schema = Schema::migrated();
+    cli::show_tells_the_origin(&schema.cli, store(&schema));
+}
+
+#[test]
 fn adm_1_dead_letters_are_helped() {
     cli::dead_letters_are_helped(&Schema::migrated().cli);
 }

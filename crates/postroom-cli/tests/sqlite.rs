@@ -46,6 +46,12 @@ fn adm_1_show_tells_what_happened() {
 }
 
 #[test]
+fn adm_1_show_tells_where_a_message_came_from() {
+    let cli = default();
+    cli::show_tells_the_origin(&cli, store(&cli));
+}
+
+#[test]
 fn adm_1_dead_letters_are_helped() {
     cli::dead_letters_are_helped(&default());
 }

@@ -116,3 +116,8 @@ pub use postroom_stores::{PgStore, postgres};
 pub use postroom_stores::{Queue, StoreConfig};
 #[cfg(feature = "sqlite")]
 pub use postroom_stores::{SqliteStore, sqlite};
+
+/// The code of the guide compiles.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../../docs/guide/inbox.md")]
+mod guide {}

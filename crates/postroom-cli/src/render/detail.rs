@@ -63,6 +63,10 @@ fn facts(record: &Record, with_payload: bool, now: Timestamp) -> Vec<(&'static s
         add("message", Some("its row can not be decoded".to_owned()));
         return facts;
     };
+    if let Some(origin) = message.origin() {
+        add("from", Some(format!("{} as {}", origin.source, origin.message_id)));
+        add("for", Some(origin.consumer.to_string()));
+    }
     let kind = message.aggregate_type().map(ToString::to_string);
     let aggregate = kind.zip(message.aggregate_id().map(ToString::to_string));
     add("aggregate", aggregate.map(|(kind, id)| format!("{kind}/{id}")));

@@ -3,7 +3,9 @@
 
 use postroom::lifecycle::DeadReason;
 use postroom::store::{self, Attempt};
-use postroom::{Headers, IdempotencyKey, Message, MessageId, OwnerToken, Timestamp, When, WorkId};
+use postroom::{
+    Headers, IdempotencyKey, Message, MessageId, Origin, OwnerToken, Timestamp, When, WorkId,
+};
 use serde::Serialize;
 
 use super::payload::hex;
@@ -53,6 +55,8 @@ struct Said<'a> {
     priority: Option<i16>,
     content_type: Option<&'a str>,
     payload_bytes: Option<usize>,
+    /// Of a received message: where it came from, and for whom it is.
+    origin: Option<&'a Origin>,
 }
 
 impl<'a> Record<'a> {
@@ -93,6 +97,7 @@ impl<'a> Said<'a> {
             priority: Some(message.priority()),
             content_type: Some(message.content_type()),
             payload_bytes: Some(message.payload().len()),
+            origin: message.origin(),
         }
     }
 }
@@ -256,6 +261,7 @@ mod tests {
             "priority": null,
             "content_type": null,
             "payload_bytes": null,
+            "origin": null,
         });
         assert_eq!(value(&Record::new(&record)), expected);
     }

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::store::Store;
-use postroom::{OwnerToken, WorkQueue};
+use postroom::store::{Store, TransactionalStore};
+use postroom::{Inbox, Message, Outbox, OwnerToken, Received, WorkQueue};
 use serde_json::Value;
 
 /// The binary with the options that choose a database.
@@ -214,6 +214,26 @@ pub(crate) fn show_tells_what_happened(cli: &Cli, store: Arc<dyn Store>) {
     let missing = cli.run(&["show", "019a8a00-0000-7000-8000-0000000000ff"]);
     assert_eq!((missing.code, missing.stdout.as_str()), (3, ""));
     assert!(missing.stderr.starts_with("error: no message 019a8a00-"), "{missing:?}");
+}
+
+/// A message in the inbox says who sent it, under which name, and for whom it is.
+pub(crate) fn show_tells_the_origin(cli: &Cli, store: Arc<impl TransactionalStore>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let id = runtime.expect("a runtime").block_on(async {
+        let inbox = Inbox::new(&Outbox::new(store), "billing").expect("legal");
+        let message = Message::builder("order.placed").payload("{}");
+        match inbox.receive("shop", "order-7", message).await.expect("receives") {
+            Received::New(id) => id.to_string(),
+            other => panic!("{other:?}"),
+        }
+    });
+    let page = cli.ok(&["--queue=inbox", "show", &id]);
+    assert!(page.contains("  from            shop as order-7\n"), "{page}");
+    assert!(page.contains("  for             billing\n"), "{page}");
+    let origin = &cli.json(&["--queue=inbox", "show", &id])["origin"];
+    let expected = r#"{"source":"shop","message_id":"order-7","consumer":"billing"}"#;
+    assert_eq!(*origin, serde_json::from_str::<Value>(expected).expect("JSON"));
+    assert_eq!(cli.run(&["show", &id]).code, 3, "it is not in the outbox");
 }
 
 /// A dead letter is discarded and replayed, and the command says what it could not do.
