@@ -149,8 +149,8 @@ pub trait TransactionalStore: Store {
     /// Writes messages: each one's row and its place in the queue, in the order given.
     ///
     /// A duplicate by its [unique key](crate::Message::unique_key), or by id with equal content, is
-    /// not written and is answered with the first message's id. The caller keeps the list within [`CHUNK_MESSAGES`] and
-    /// [`CHUNK_BYTES`], with no key and no id twice.
+    /// not written and is answered with the first message's id. The caller keeps the list within
+    /// [`CHUNK_MESSAGES`] and [`CHUNK_BYTES`], with no key and no id twice.
     ///
     /// # Errors
     /// `IdTaken` when an id belongs to a message with other content: nothing of the list is written

@@ -176,7 +176,8 @@ async fn inb_3_nothing_is_settled_twice() {
     let world = World::new();
     let id = world.receive().await;
     let store = Arc::new(Wrapped::new(Arc::clone(world.inbox.store()), Counts::default()));
-    let dispatcher = Dispatcher::new(store.clone(), world.writing(Duration::ZERO));
+    let engine = Arc::clone(&store) as Arc<dyn Store>;
+    let dispatcher = Dispatcher::new(engine, world.writing(Duration::ZERO));
     let running = dispatcher.config(config()).start().expect("legal settings");
     world.until_done(id).await;
     let counts = running.snapshot().counts;

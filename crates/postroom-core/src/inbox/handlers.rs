@@ -54,8 +54,8 @@ type Effect<S> = Arc<
 /// ```
 ///
 /// The transaction is open while the handler runs, and on SQLite nobody else writes meanwhile. So
-/// keep handlers short; what takes long, such as a call of another service, belongs into the handler
-/// of a message that is published here.
+/// keep handlers short; what takes long, such as a call of another service, belongs into the
+/// handler of a message that is published here.
 pub struct InboxHandlers<S: TransactionalStore> {
     outbox: Outbox<S>,
     store: Arc<S>,

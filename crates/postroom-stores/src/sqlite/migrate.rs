@@ -49,7 +49,7 @@ on conflict (only_row) do update set version = excluded.version, min_client = ex
 pub fn migration_sql(config: &StoreConfig) -> Result<String> {
     let names = config.names()?;
     let mut text = format!(
-        "-- Postroom schema, version {} (SQLite), for a file without it.\nbegin immediate;\n\n{};\n",
+        "-- Postroom schema, version {} (SQLite).\nbegin immediate;\n\n{};\n",
         schema::latest(MIGRATIONS),
         names.render_flat(META).as_str()
     );
