@@ -97,7 +97,8 @@ pub(crate) async fn run(folder: &Path) -> Result<Vec<(&'static str, u64)>, Box<d
     // The shop's messages go right into the inbox of billing, which knows those that it has.
     let deliveries = Arc::default();
     let network = Twice { sink: billing.sink("shop")?, deliveries: Arc::clone(&deliveries) };
-    let sending = Dispatcher::new(shop.store().clone(), network).start()?;
+    let outbox = Arc::clone(shop.store());
+    let sending = Dispatcher::new(outbox, network).start()?;
     let charging = billing.dispatcher(billing.handlers().on(charge)).start()?;
     for order_id in 1..=ORDERS as i64 {
         place_order(&shop, OrderPlaced { order_id, total_cents: 100 * order_id }).await?;
