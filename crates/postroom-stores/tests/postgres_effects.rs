@@ -5,7 +5,7 @@
 mod postgres_support;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postgres_support::{Pg, pool_for, url};
 use postroom_core::{Inbox, Once, Outbox};
@@ -72,10 +72,19 @@ async fn b41_of_sixteen_copies_in_transactions_one_takes_effect() {
     Arc::into_inner(pg).expect("all tasks have ended").finish().await;
 }
 
-/// How many sessions wait for the end of this one.
-async fn waiting_for(pg: &Pg, session: i32) -> i64 {
+/// Waits until so many sessions wait for the end of this one.
+async fn until_blocked(pg: &Pg, session: i32, sessions: i64) {
+    let until = Instant::now() + Duration::from_secs(60);
     let sql = "select count(*) from pg_stat_activity where $1 = any(pg_blocking_pids(pid))";
-    sqlx::query_scalar(sql).bind(session).fetch_one(&pg.pool).await.expect("a count")
+    loop {
+        let count = sqlx::query_scalar(sql).bind(session).fetch_one(&pg.pool);
+        let blocked: i64 = count.await.expect("a count");
+        if blocked >= sessions {
+            return;
+        }
+        assert!(Instant::now() < until, "only {blocked} wait");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,10 +109,7 @@ async fn b41_when_the_first_copy_rolls_back_one_other_is_the_first() {
             once
         });
     }
-    let pid = pid.expect("its session");
-    while waiting_for(&pg, pid).await < 15 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until_blocked(&pg, pid.expect("its session"), 15).await;
     tx.rollback().await.expect("rollback");
     let answers = others.join_all().await;
     assert_eq!(answers.iter().filter(|once| **once == Once::First).count(), 1, "{answers:?}");

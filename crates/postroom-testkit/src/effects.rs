@@ -10,6 +10,7 @@ use postroom_core::{
 };
 use tokio::sync::{Barrier, Notify};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::around::{Around, Step, Wrapped};
 use crate::assertions::messages_on;
@@ -179,13 +180,13 @@ pub async fn a_late_handler_has_no_effect<H: Harness>(at: Step) {
     let inbox = billing(&env.store());
     let received = inbox.receive("shop", "order-7", order()).await.expect("receive");
     assert!(matches!(received, Received::New(_)));
-    hold.held.notified().await;
+    timeout(PATIENCE, hold.held.notified()).await.expect("its handler comes to the step");
     env.advance(Duration::from_secs(31));
     let successor = start(&env, &inbox);
     until_done(&inbox).await;
     assert_eq!(env.harness.business_rows().await, [7], "taken over");
     hold.go.notify_one();
-    hold.ended.notified().await;
+    timeout(PATIENCE, hold.ended.notified()).await.expect("its transaction ends");
     for running in [running, successor] {
         assert!(running.shutdown(PATIENCE).await);
     }
