@@ -1,5 +1,7 @@
 //! Something around the calls of a store: to delay them, count them or take note of them.
 
+mod transaction;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use postroom_core::store::{
     BoxFuture, Claim, Claimed, Local, Paused, Purge, Purged, Reaped, Settled, Store, Wakes,
 };
 use postroom_core::{Lease, OwnerToken, Result};
+pub use transaction::{Step, SteppedTx};
 
 /// What happens around a call. Each method gets the call and gives back what is done instead.
 pub trait Around: fmt::Debug + Send + Sync + 'static {
@@ -36,21 +39,27 @@ pub trait Around: fmt::Debug + Send + Sync + 'static {
     fn paused<'a>(&'a self, call: BoxFuture<'a, Result<Paused>>) -> BoxFuture<'a, Result<Paused>> {
         call
     }
+
+    /// When a transaction comes to this step. It goes on when the answer is there.
+    fn step(&self, step: Step) -> BoxFuture<'_, ()> {
+        let _ = step;
+        Box::pin(std::future::ready(()))
+    }
 }
 
-/// The engine's half of a store, with something around it. Publish through the store itself: both
-/// share their hot queue.
+/// A store with something around it. Publish through it or through the store itself: both share
+/// their hot queue.
 #[derive(Debug)]
 pub struct Wrapped<S, A> {
     store: Arc<S>,
-    around: A,
+    around: Arc<A>,
 }
 
 impl<S: Store, A: Around> Wrapped<S, A> {
     /// The store with this around it.
     #[must_use]
     pub fn new(store: Arc<S>, around: A) -> Self {
-        Self { store, around }
+        Self { store, around: Arc::new(around) }
     }
 
     /// What is around it.

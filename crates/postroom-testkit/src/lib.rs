@@ -7,6 +7,7 @@ pub mod assertions;
 pub mod conformance;
 pub mod dispatch;
 mod drain;
+pub mod effects;
 #[cfg(unix)]
 pub mod faults;
 mod harness;

@@ -41,8 +41,23 @@ impl Place for InMemory {
 
 pub(crate) struct SqliteIn<P> {
     store: Arc<SqliteStore>,
-    _folder: TempDir,
+    /// None when the file is somebody else's.
+    _folder: Option<TempDir>,
     _place: std::marker::PhantomData<P>,
+}
+
+impl<P: Place> SqliteIn<P> {
+    /// The application on a store that was [set up](Self::set_up) before, here or in another
+    /// process.
+    pub(crate) fn on(store: Arc<SqliteStore>) -> Self {
+        Self { store, _folder: None, _place: std::marker::PhantomData }
+    }
+
+    /// The tables of the application.
+    pub(crate) async fn set_up(store: &SqliteStore) {
+        let business = "create table business (n integer not null)";
+        sqlx::raw_sql(business).execute(store.writer()).await.expect(business);
+    }
 }
 
 impl<P: Place> Harness for SqliteIn<P> {
@@ -59,9 +74,8 @@ impl<P: Place> Harness for SqliteIn<P> {
         };
         let store = SqliteStore::open(&P::url(&folder), config).await.expect("open");
         store.migrate().await.expect("migrate");
-        let business = "create table business (n integer not null)";
-        sqlx::raw_sql(business).execute(store.writer()).await.expect(business);
-        Self { store: Arc::new(store), _folder: folder, _place: std::marker::PhantomData }
+        Self::set_up(&store).await;
+        Self { store: Arc::new(store), _folder: Some(folder), _place: std::marker::PhantomData }
     }
 
     fn store(&self) -> Arc<SqliteStore> {

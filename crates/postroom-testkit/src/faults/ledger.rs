@@ -27,6 +27,11 @@ impl Ledger {
         let line = format!("\n{what} {} {details} {END}", self.worker);
         (&self.file).write_all(line.as_bytes()).expect("the ledger takes a line");
     }
+
+    /// Returns when all of it is on the disk.
+    pub(super) fn sync(&self) {
+        self.file.sync_data().expect("the ledger is written");
+    }
 }
 
 /// At the end of every line: without it a kill has torn the line, or it is still being written.
@@ -75,6 +80,10 @@ pub struct History {
     pub stalls: Vec<Fault>,
     /// When a worker that had been stopped went on.
     pub resumed: Vec<(String, usize)>,
+    /// Which workers were about to kill themselves, and at which point.
+    pub suicides: Vec<(String, String)>,
+    /// Which workers stood still at a point that they were told to.
+    pub held: Vec<String>,
 }
 
 /// A process that was killed or stopped somewhere between two lines of the ledger.
@@ -135,6 +144,8 @@ impl History {
             "doomed" => self.faults.push(Fault { worker, from: at, to: usize::MAX }),
             "fell" => self.faults.last_mut().expect("it was doomed").to = at,
             "stalled" => self.stalls.push(Fault { worker, from: 0, to: at }),
+            "dies" => self.suicides.push((worker, details[0].to_owned())),
+            "waits" => self.held.push(worker),
             "resumed" => self.resumed.push((worker, at)),
             other => panic!("{other:?} is no word of the ledger"),
         }

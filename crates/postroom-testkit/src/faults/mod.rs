@@ -5,13 +5,18 @@
 //! on the same database. They write every step into one [ledger](History) file, one `write` a line,
 //! which survives whatever happens to them and puts the steps of all processes in one order.
 
+mod effects;
+mod fate;
 mod ledger;
 mod order;
 mod processes;
 mod proxy;
 mod scenarios;
+mod service;
 mod worker;
 
+pub use effects::{Kills, a_stopped_process_has_no_effect, effects_survive_kills};
+pub use fate::Fate;
 pub use ledger::{Explanation, Fault, History, Run};
 pub use processes::{Worker, Workers};
 pub use proxy::{Cut, Proxy};
@@ -19,4 +24,5 @@ pub use scenarios::{
     Site, a_killer_dies_alone, a_terminated_process_leaves_nothing_behind, order_survives,
     three_processes_survive,
 };
+pub use service::take_effect;
 pub use worker::{Orders, work};

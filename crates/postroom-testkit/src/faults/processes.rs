@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use super::fate::Fate;
 use super::ledger::{History, Ledger};
 use super::worker::Orders;
 
@@ -40,6 +41,7 @@ impl Workers {
             lease,
             workers: 4,
             publishes: false,
+            fate: None,
         };
         Self { orders, entry, started: 0 }
     }
@@ -61,9 +63,17 @@ impl Workers {
     /// # Panics
     /// When it does not start.
     pub async fn start(&mut self) -> Worker {
+        self.start_with(None).await
+    }
+
+    /// Starts one more to which this will happen, and waits until its dispatcher runs.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start_with(&mut self, fate: Option<Fate>) -> Worker {
         let (name, folder) = (format!("worker{}", self.started), self.orders.folder.clone());
         self.started += 1;
-        let orders = Orders { name: name.clone(), ..self.orders.clone() };
+        let orders = Orders { name: name.clone(), fate, ..self.orders.clone() };
         let child = Command::new(std::env::current_exe().expect("this binary"))
             .args([self.entry, "--exact", "--nocapture"])
             .envs([orders.variable()])

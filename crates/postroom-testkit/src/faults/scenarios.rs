@@ -34,11 +34,11 @@ pub struct Site<S> {
 const LEASE: Duration = Duration::from_millis(1_500);
 
 impl<S: TransactionalStore + AdminStore> Site<S> {
-    fn workers(&self, lease: Duration) -> Workers {
+    pub(super) fn workers(&self, lease: Duration) -> Workers {
         Workers::new(self.entry, &self.address, &self.folder, lease)
     }
 
-    fn history(&self) -> History {
+    pub(super) fn history(&self) -> History {
         History::read(&self.folder)
     }
 
@@ -51,7 +51,7 @@ impl<S: TransactionalStore + AdminStore> Site<S> {
     }
 
     /// Lets everybody through who waits in `hold` for this name, or one of them: name, dot, worker.
-    fn open_gate(&self, name: &str) {
+    pub(super) fn open_gate(&self, name: &str) {
         fs::write(self.folder.join(name), "").expect("the gate opens");
     }
 
@@ -80,7 +80,7 @@ impl<S: TransactionalStore + AdminStore> Site<S> {
 
     /// Stops a process, but not inside a transaction: one that holds SQLite's only write lock stops
     /// everybody, and nothing is taken over.
-    async fn stop(&self, worker: &Worker) {
+    pub(super) async fn stop(&self, worker: &Worker) {
         loop {
             worker.stop().await;
             let write = tokio::time::timeout(LEASE / 5, self.store.begin());

@@ -13,6 +13,7 @@ use postroom_core::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::fate::Fate;
 use super::ledger::Ledger;
 use crate::around::{Around, Wrapped};
 
@@ -31,6 +32,8 @@ pub struct Orders {
     pub workers: usize,
     /// Whether it publishes too, for its own hot queue.
     pub publishes: bool,
+    /// What becomes of it in the middle of an [effect](super::take_effect).
+    pub fate: Option<Fate>,
 }
 
 const VARIABLE: &str = "POSTROOM_TEST_WORKER";
@@ -51,8 +54,8 @@ impl Orders {
     pub fn given() -> Option<Self> {
         let text = std::env::var(VARIABLE).ok()?;
         let lines: Vec<_> = text.lines().collect();
-        let [address, folder, name, lease, workers, publishes] = lines[..] else {
-            panic!("{VARIABLE} has six lines, not {text:?}");
+        let [address, folder, name, lease, workers, publishes, fate] = lines[..] else {
+            panic!("{VARIABLE} has seven lines, not {text:?}");
         };
         Some(Self {
             address: address.to_owned(),
@@ -61,13 +64,16 @@ impl Orders {
             lease: Duration::from_millis(lease.parse().expect("milliseconds")),
             workers: workers.parse().expect("a number"),
             publishes: publishes.parse().expect("true or false"),
+            fate: Fate::read(fate),
         })
     }
 
     pub(super) fn variable(&self) -> (&'static str, String) {
-        let Self { address, folder, name, lease, workers, publishes } = self;
+        let Self { address, folder, name, lease, workers, publishes, fate } = self;
         let (folder, lease) = (folder.display(), lease.as_millis());
-        (VARIABLE, format!("{address}\n{folder}\n{name}\n{lease}\n{workers}\n{publishes}"))
+        let fate = fate.as_ref().map_or("-".to_owned(), ToString::to_string);
+        let place = format!("{address}\n{folder}\n{name}");
+        (VARIABLE, format!("{place}\n{lease}\n{workers}\n{publishes}\n{fate}"))
     }
 }
 
@@ -111,7 +117,7 @@ pub async fn work<S: TransactionalStore>(store: Arc<S>, orders: Orders) {
     assert!(clean, "nothing had to be cut");
 }
 
-fn end_with_the_parent() {
+pub(super) fn end_with_the_parent() {
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
     std::process::abort();
 }
