@@ -19,8 +19,12 @@ pub enum ErrorKind {
     Invalid,
     /// The connection has no open transaction. Nothing was written; begin one first.
     NotInTransaction,
-    /// A message id is taken by a message with other content. Nothing was written.
+    /// A message id is taken by a message with other content, or the id of a join by one with
+    /// other content. Nothing was written.
     IdTaken,
+    /// A join takes no such member: it has ended, is full or not there, or the message is not.
+    /// Nothing was written.
+    Join,
     /// A deadlock or serialisation victim. The database rolled back; run the transaction again.
     Contention,
     /// The database can not be reached, is busy or refuses work for now. Try later.

@@ -60,6 +60,10 @@ uuid_id! {
     MessageId, "message id"
 }
 uuid_id! {
+    /// The identity of a [join](crate::Join).
+    JoinId, "join id"
+}
+uuid_id! {
     /// The identity of one running dispatcher or custom claimer. Never nil.
     OwnerToken, "owner token"
 }
@@ -82,6 +86,25 @@ impl MessageId {
 }
 
 impl From<Uuid> for MessageId {
+    fn from(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+}
+
+impl JoinId {
+    /// A new UUIDv7, monotonic within the process.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "a default id that differs each time surprises")]
+    pub fn new() -> Self {
+        Self(clock::ordered_uuid())
+    }
+
+    fn checked(uuid: Uuid) -> Result<Self> {
+        Ok(Self(uuid))
+    }
+}
+
+impl From<Uuid> for JoinId {
     fn from(uuid: Uuid) -> Self {
         Self(uuid)
     }

@@ -13,6 +13,7 @@ mod headers;
 mod idempotency;
 mod ids;
 mod inbox;
+mod join;
 pub mod lifecycle;
 mod local;
 mod message;
@@ -35,11 +36,12 @@ pub use event::{Event, IntoMessage};
 pub use handler::{Handler, HandlerError, HandlerResult, Handlers, UnknownTopic};
 pub use headers::Headers;
 pub use idempotency::IdempotencyKey;
-pub use ids::{Lease, LeaseToken, MessageId, OwnerToken, WorkId};
+pub use ids::{JoinId, Lease, LeaseToken, MessageId, OwnerToken, WorkId};
 pub use inbox::{
     Inbox, InboxConfig, InboxHandlerResult, InboxHandlers, InboxTransaction, Once, Received,
     ToInbox,
 };
+pub use join::{IntoJoin, Join, JoinBuilder};
 pub use message::{Lane, Message, TraceContext, When};
 pub use observe::{Counts, Depth, Latency, Snapshot, Throughput};
 pub use origin::Origin;

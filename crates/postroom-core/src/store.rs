@@ -18,6 +18,7 @@
 mod admin;
 mod append;
 mod control;
+mod join;
 pub mod order;
 mod wakes;
 
@@ -27,11 +28,16 @@ use std::time::Duration;
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Record, Stats, Status};
 pub use append::{Appended, Birth, Entry, id_taken};
 pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};
+pub use join::{
+    Attach, JoinMember, JoinRecord, JoinState, ListJoins, MemberOutcome, NewMember, Sight,
+    Standing, admit_members, join_id_taken,
+};
 pub use wakes::{Silence, Wakes};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::ids::{Lease, OwnerToken};
+use crate::join::Join;
 use crate::lifecycle::Settlement;
 pub use crate::local::Local;
 use crate::message::Message;
@@ -81,7 +87,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Ordered items are left to the owner of their slot.
     fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>>;
 
-    /// Deletes settled messages and idempotency keys that are old enough, up to `limit` of each.
+    /// Deletes settled messages, keys and ended joins that are old enough, up to `limit` of each.
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>>;
 
     /// Gives back the slots of an owner that claims no more, but those in which it holds items.
@@ -182,6 +188,33 @@ pub trait TransactionalStore: Store {
         owner: OwnerToken,
         lease: Lease,
     ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Starts a join; joins belong to both boxes. Answers whether it is new: starting it again with
+    /// equal content changes nothing.
+    ///
+    /// # Errors
+    /// `IdTaken` when the id belongs to a join with other content; the transaction stays usable.
+    fn start_join(
+        &self,
+        conn: &mut Self::Conn,
+        join: &Join,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Makes messages of this box members of joins. What is settled already counts at once, which
+    /// may end the join. What is a member already stays one, also of a join that has ended.
+    ///
+    /// Neither this nor a settle at the same time may miss the other: the place of each message in
+    /// the queue is locked before members are written, unless it is [fresh](Attach::fresh). Places
+    /// are locked before joins, and joins in the order of their ids.
+    ///
+    /// # Errors
+    /// `Join` when one of them is refused; then nothing is written and the transaction stays
+    /// usable.
+    fn attach(
+        &self,
+        conn: &mut Self::Conn,
+        attaches: &[Attach],
+    ) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// The most messages in one [`append`](TransactionalStore::append).
@@ -431,14 +464,16 @@ pub struct Reaped {
 /// What to delete. An age of `None` keeps everything of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
-    /// Done and discarded messages older than this. Default 30 days.
+    /// Done and discarded messages older than this, and joins that ended longer ago. Default 30
+    /// days.
     pub done: Option<Duration>,
     /// Other dead messages older than this. Default: kept for ever.
     pub dead: Option<Duration>,
     /// Unique keys whose message was settled longer ago than this: of an inbox, how long it knows
     /// a message by. Default 30 days.
     pub keys: Option<Duration>,
-    /// How many messages, and how many keys, at most in this call. Default 1,000.
+    /// How many messages, keys, joins and members of joins at most in this call, of each. Default
+    /// 1,000.
     pub limit: u32,
 }
 
@@ -457,6 +492,8 @@ pub struct Purged {
     pub messages: u32,
     /// Idempotency keys deleted.
     pub keys: u32,
+    /// Joins deleted, each after its members.
+    pub joins: u32,
     /// Whether there may be more.
     pub more: bool,
 }

@@ -10,7 +10,8 @@ use std::fmt;
 use crate::dispatcher::hot::Handover;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::IntoMessage;
-use crate::ids::MessageId;
+use crate::ids::{JoinId, MessageId};
+use crate::join::{IntoJoin, StagedJoins};
 use crate::message::Message;
 use crate::outbox::{Outbox, Published, chunk_len};
 use crate::sink::Right;
@@ -122,6 +123,22 @@ where
         self.staging.publish(self.outbox.check(message)?)
     }
 
+    /// Stages a [join](crate::Join). It is written after the messages, by [`flush`](Self::flush) or
+    /// [`commit`](Self::commit); that the id belongs to a join with other content is found there.
+    ///
+    /// # Errors
+    /// `Invalid` or `Codec`; then it is not staged.
+    pub fn start_join(&mut self, join: impl IntoJoin) -> Result<JoinId> {
+        Ok(self.staging.joins.start(self.outbox.check_join(join)?))
+    }
+
+    /// Stages a message as a member of a join: one that was published here, then a duplicate counts
+    /// as the first message with its key, or one that is in the box. Written after messages and
+    /// joins; a join that takes no such member is found there.
+    pub fn attach(&mut self, join: JoinId, message: MessageId) {
+        self.staging.joins.attach(join, message);
+    }
+
     /// Runs after a confirmed commit.
     pub fn after_commit(&mut self, hook: impl FnOnce(&Committed) + Send + 'static) {
         self.staging.after_commit.push(Box::new(hook));
@@ -208,7 +225,7 @@ where
             Ok(()) => {
                 let committed = Committed { published: std::mem::take(&mut staging.written) };
                 let written = committed.published.iter().filter(|one| one.work.is_some()).count();
-                let ready = written > handover.len();
+                let ready = written > handover.len() || staging.attached;
                 if let Some((owner, leases)) = handover.send() {
                     outbox.release(owner, leases);
                 }
@@ -253,6 +270,19 @@ where
     /// `Invalid` or `Codec`; then this message is not staged and the others still are.
     pub fn publish(&mut self, message: impl IntoMessage) -> Result<MessageId> {
         self.scope.staging.publish(self.outbox.check(message)?)
+    }
+
+    /// Stages a join; see [`OutboxTransaction::start_join`].
+    ///
+    /// # Errors
+    /// `Invalid` or `Codec`; then it is not staged.
+    pub fn start_join(&mut self, join: impl IntoJoin) -> Result<JoinId> {
+        Ok(self.scope.staging.joins.start(self.outbox.check_join(join)?))
+    }
+
+    /// Stages a message as a member of a join; see [`OutboxTransaction::attach`].
+    pub fn attach(&mut self, join: JoinId, message: MessageId) {
+        self.scope.staging.joins.attach(join, message);
     }
 
     /// Runs after a confirmed commit of the whole transaction, unless this savepoint is rolled
@@ -315,6 +345,9 @@ type RollbackHook = Box<dyn FnOnce() + Send>;
 struct Staging {
     staged: Vec<Message>,
     written: Vec<Published>,
+    joins: StagedJoins,
+    /// Something was attached, which may have ended a join.
+    attached: bool,
     after_commit: Vec<CommitHook>,
     after_rollback: Vec<RollbackHook>,
     /// A savepoint's release was cancelled: rows and memory may disagree.
@@ -358,14 +391,18 @@ impl Staging {
             let message = "a savepoint's release was cancelled; nothing was written";
             return Err(Error::new(ErrorKind::RolledBack, message));
         }
-        tx.check_open(!self.staged.is_empty()).await?;
+        tx.check_open(!self.staged.is_empty() || !self.joins.is_empty()).await?;
         while !self.staged.is_empty() {
             let chunk = chunk_len(&self.staged);
             let published = outbox.append(tx.conn(), &self.staged[..chunk], handover).await;
-            self.written.extend(published.map_err(as_rolled_back)?);
+            let published = published.map_err(as_rolled_back)?;
+            self.joins.published(&self.staged[..chunk], &published);
+            self.written.extend(published);
             self.staged.drain(..chunk);
         }
-        Ok(())
+        self.attached |= !self.joins.is_empty();
+        let joins = self.joins.flush(&**outbox.store(), tx.conn(), &self.written).await;
+        joins.map_err(as_rolled_back)
     }
 
     fn disarm(&mut self) -> Hooks {
@@ -395,11 +432,12 @@ impl Drop for Staging {
 
 /// The part of the staging area that belongs to a savepoint.
 ///
-/// It keeps the outer scopes' staged messages, because a flush inside writes those too, in publish
+/// It keeps what the outer scopes staged, because a flush inside writes those too, in publish
 /// order, and a rollback inside takes their rows away again.
 struct Scope<'a> {
     staging: &'a mut Staging,
     staged: Vec<Message>,
+    joins: StagedJoins,
     written: usize,
     after_commit: usize,
     after_rollback: usize,
@@ -410,6 +448,7 @@ impl<'a> Scope<'a> {
     fn new(staging: &'a mut Staging) -> Self {
         Self {
             staged: staging.staged.clone(),
+            joins: staging.joins.clone(),
             written: staging.written.len(),
             after_commit: staging.after_commit.len(),
             after_rollback: staging.after_rollback.len(),
@@ -425,6 +464,7 @@ impl Drop for Scope<'_> {
             return;
         }
         self.staging.staged = std::mem::take(&mut self.staged);
+        self.staging.joins = std::mem::take(&mut self.joins);
         self.staging.written.truncate(self.written);
         self.staging.after_commit.truncate(self.after_commit);
         self.staging.after_rollback.drain(self.after_rollback..).for_each(|hook| hook());

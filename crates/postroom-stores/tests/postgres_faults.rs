@@ -58,3 +58,10 @@ async fn f30_a_terminated_process_leaves_nothing_behind() {
     faults::a_terminated_process_leaves_nothing_behind(&site(&pg, &folder)).await;
     pg.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn join_1_a_thousand_members_one_follow_up() {
+    let (pg, folder) = (Pg::on_database_time().await, tempfile::tempdir().expect("a temp folder"));
+    faults::a_join_survives(&site(&pg, &folder), 1_000).await;
+    pg.finish().await;
+}

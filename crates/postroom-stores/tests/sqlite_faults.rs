@@ -52,3 +52,9 @@ async fn f30_a_terminated_process_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a temp folder");
     faults::a_terminated_process_leaves_nothing_behind(&site(&folder).await).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn join_1_a_thousand_members_one_follow_up() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    faults::a_join_survives(&site(&folder).await, 1_000).await;
+}

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::{BoxFuture, Changed, Pause, PauseRecord, Store};
+use super::{BoxFuture, Changed, JoinMember, JoinRecord, ListJoins, Pause, PauseRecord, Store};
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::ids::{MessageId, OwnerToken, WorkId};
+use crate::ids::{JoinId, MessageId, OwnerToken, WorkId};
 use crate::lifecycle::{DeadReason, State};
 use crate::message::Message;
 use crate::text::Topic;
@@ -47,6 +47,23 @@ pub trait AdminStore: Store {
 
     /// The pauses in force: that of the whole queue first, then by topic.
     fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>>;
+
+    /// One join. Joins belong to both boxes of a database.
+    fn join(&self, id: JoinId) -> BoxFuture<'_, Result<Option<JoinRecord>>>;
+
+    /// One page of joins, newest first.
+    fn joins<'a>(&'a self, list: &'a ListJoins) -> BoxFuture<'a, Result<Vec<JoinRecord>>>;
+
+    /// Members of a join in the order of their ids, those after `after`; at most 500.
+    fn join_members(
+        &self,
+        id: JoinId,
+        after: Option<MessageId>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<JoinMember>>>;
+
+    /// Ends an open join without a follow-up, for good. Answers whether it was open.
+    fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>>;
 
     /// Brings the schema up to date; safe when many processes start at once.
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>>;

@@ -119,6 +119,14 @@ key_settled as (
     update postroom.outbox_key
     set settled_at = (select now from clock)
     where message_id = any(array(select id from held where kind = 1 and not $10::boolean))
+),
+-- Joins are counted where rows of settled are written; these leave none.
+counted as materialized (
+    select postroom.outbox_count_done(array_agg(id), (select now from clock)) as is_done
+    from held
+    where kind = 1
+        and not $10::boolean
 )
 select seq, token
 from held
+where (select is_done from counted)

@@ -15,7 +15,7 @@ use super::session::broken;
 use crate::row::{state, status_code};
 
 /// The most messages on one page.
-const MAX_PAGE: u32 = 500;
+pub(super) const MAX_PAGE: u32 = 500;
 
 impl PgStore {
     pub(super) async fn list_page(&self, list: &List) -> Result<Vec<Record>> {

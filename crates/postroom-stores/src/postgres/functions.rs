@@ -6,7 +6,11 @@ use sqlx::SqlStr;
 
 use crate::names::{Names, Queue};
 
-const SCRIPTS: [&str; 4] = [
+/// What both boxes share; it publishes into the outbox.
+const SHARED_SCRIPT: &str = include_str!("../../sql/postgres/join.sql");
+
+const SCRIPTS: [&str; 5] = [
+    include_str!("../../sql/postgres/join_box.sql"),
     include_str!("../../sql/postgres/order.sql"),
     include_str!("../../sql/postgres/functions.sql"),
     include_str!("../../sql/postgres/enqueue.sql"),
@@ -21,16 +25,22 @@ const SHARED: [(&str, &str); 5] = [
     ("{{settle.sql}}", include_str!("../../sql/postgres/settle.sql")),
 ];
 
-/// For both boxes.
+/// For the database and for both boxes.
 pub(super) fn rendered(names: &Names) -> Vec<SqlStr> {
-    let scripts = SCRIPTS.map(|script| {
-        SHARED
-            .iter()
-            .fold(script.to_owned(), |script, (place, text)| script.replace(place, text.trim_end()))
-    });
-    let boxes = Queue::ALL.map(|queue| names.for_queue(queue));
-    boxes
-        .iter()
-        .flat_map(|names| scripts.iter().map(|script| names.render_qualified(script)))
-        .collect()
+    let outbox = names.for_queue(Queue::Outbox);
+    let shared = SHARED_SCRIPT.replace("{{channel}}", &outbox.channel());
+    let mut rendered = vec![outbox.render_qualified(&shared)];
+    for queue in Queue::ALL {
+        let names = names.for_queue(queue);
+        let in_inbox = (queue == Queue::Inbox).to_string();
+        rendered.extend(SCRIPTS.map(|script| {
+            let script = script.replace("{{in_inbox}}", &in_inbox);
+            names.render_qualified(
+                &SHARED
+                    .iter()
+                    .fold(script, |script, (place, text)| script.replace(place, text.trim_end())),
+            )
+        }));
+    }
+    rendered
 }

@@ -17,7 +17,7 @@ use crate::StoreConfig;
 use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
 
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration {
         version: 1,
         sql: include_str!("../../migrations/postgres/0001_tables.sql"),
@@ -32,6 +32,11 @@ const MIGRATIONS: [Migration; 3] = [
         version: 3,
         sql: include_str!("../../migrations/postgres/0003_inbox.sql"),
         per_queue: true,
+    },
+    Migration {
+        version: 4,
+        sql: include_str!("../../migrations/postgres/0004_joins.sql"),
+        per_queue: false,
     },
 ];
 

@@ -8,6 +8,7 @@ mod classify;
 mod control;
 mod floor;
 mod functions;
+mod join;
 mod listener;
 mod migrate;
 #[cfg(test)]
@@ -25,11 +26,11 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    AdminStore, Appended, BoxFuture, Changed, Claim, Claimed, Detail, Entry, List, Local, Migrated,
-    Pause, PauseRecord, Paused, Purge, Purged, Reaped, Record, Settled, Stats, Store,
-    TransactionalStore,
+    AdminStore, Appended, Attach, BoxFuture, Changed, Claim, Claimed, Detail, Entry, JoinMember,
+    JoinRecord, List, ListJoins, Local, Migrated, Pause, PauseRecord, Paused, Purge, Purged,
+    Reaped, Record, Settled, Stats, Store, TransactionalStore,
 };
-use postroom_core::{Clock, Lease, MessageId, OwnerToken, Result, Topic};
+use postroom_core::{Clock, Join, JoinId, Lease, MessageId, OwnerToken, Result, Topic};
 use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, SqlStr};
@@ -275,6 +276,14 @@ impl TransactionalStore for PgStore {
     ) -> Result<bool> {
         self.settle_on(conn, owner, lease).await
     }
+
+    async fn start_join(&self, conn: &mut PgConnection, join: &Join) -> Result<bool> {
+        self.begin_join(conn, join).await
+    }
+
+    async fn attach(&self, conn: &mut PgConnection, attaches: &[Attach]) -> Result<()> {
+        self.attach_members(conn, attaches).await
+    }
 }
 
 impl AdminStore for PgStore {
@@ -308,6 +317,27 @@ impl AdminStore for PgStore {
 
     fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>> {
         Box::pin(self.list_pauses())
+    }
+
+    fn join(&self, id: JoinId) -> BoxFuture<'_, Result<Option<JoinRecord>>> {
+        Box::pin(self.get_join(id))
+    }
+
+    fn joins<'a>(&'a self, list: &'a ListJoins) -> BoxFuture<'a, Result<Vec<JoinRecord>>> {
+        Box::pin(self.list_joins(list))
+    }
+
+    fn join_members(
+        &self,
+        id: JoinId,
+        after: Option<MessageId>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<JoinMember>>> {
+        Box::pin(self.list_members(id, after, limit))
+    }
+
+    fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.end_join(id))
     }
 
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {

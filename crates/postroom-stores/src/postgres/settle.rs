@@ -115,6 +115,7 @@ impl PgStore {
             purged.keys = keys;
             purged.more |= more;
         }
+        self.purge_old_joins(purge, &mut purged).await?;
         Ok(purged)
     }
 }
@@ -127,7 +128,7 @@ fn reaped(row: &PgRow) -> sqlx::Result<Reaped> {
     })
 }
 
-fn counted(rows: &[PgRow], column: &str) -> Result<(u32, bool)> {
+pub(super) fn counted(rows: &[PgRow], column: &str) -> Result<(u32, bool)> {
     let row = rows.first().ok_or_else(|| broken("a row"))?;
     let read = || Ok((small_count(row, column)?, row.try_get("more")?));
     read().map_err(|error| classify("purge", error))

@@ -2,10 +2,10 @@
 
 use postroom_core::lifecycle::{DeadReason, State};
 use postroom_core::store::{
-    AdminStore, Attempt, BoxFuture, Changed, Detail, List, Migrated, Pause, PauseRecord, Record,
-    Stats,
+    AdminStore, Attempt, BoxFuture, Changed, Detail, JoinMember, JoinRecord, List, ListJoins,
+    Migrated, Pause, PauseRecord, Record, Stats,
 };
-use postroom_core::{MessageId, OwnerToken, Result, Timestamp, Topic, WorkId};
+use postroom_core::{JoinId, MessageId, OwnerToken, Result, Timestamp, Topic, WorkId};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -76,6 +76,27 @@ impl AdminStore for SqliteStore {
         Box::pin(self.list_pauses())
     }
 
+    fn join(&self, id: JoinId) -> BoxFuture<'_, Result<Option<JoinRecord>>> {
+        Box::pin(self.get_join(id))
+    }
+
+    fn joins<'a>(&'a self, list: &'a ListJoins) -> BoxFuture<'a, Result<Vec<JoinRecord>>> {
+        Box::pin(self.list_joins(list))
+    }
+
+    fn join_members(
+        &self,
+        id: JoinId,
+        after: Option<MessageId>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<JoinMember>>> {
+        Box::pin(self.list_members(id, after, limit))
+    }
+
+    fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.end_join(id))
+    }
+
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {
         Box::pin(self.do_migrate())
     }
@@ -143,7 +164,7 @@ pub(super) fn timestamp(row: &SqliteRow, column: &str) -> sqlx::Result<Timestamp
     row.try_get(column).map(Timestamp::from_micros)
 }
 
-fn optional_timestamp(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Timestamp>> {
+pub(super) fn optional_timestamp(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Timestamp>> {
     Ok(row.try_get::<Option<i64>, _>(column)?.map(Timestamp::from_micros))
 }
 

@@ -27,6 +27,7 @@ impl SqliteStore {
         let places = changed.applied.iter().filter_map(|id| place(&records[id], now));
         let places = Value::from_iter(places).to_string();
         let seqs: Vec<_> = changed.applied.iter().map(|id| records[id].work.seq()).collect();
+        self.count_reopened(&mut tx, &seqs).await?;
         self.run_on(&mut tx, &self.sql().replay, &seqs).await?;
         self.run_on(&mut tx, &self.sql().forget_halts, &seqs).await?;
         for statement in [&self.sql().append_place, &self.sql().append_park] {
@@ -47,6 +48,7 @@ impl SqliteStore {
             other => Some(Refusal::of_discard(other)),
         });
         let seqs: Vec<_> = changed.applied.iter().map(|id| records[id].work.seq()).collect();
+        self.count_dead(&mut tx, &seqs, now).await?;
         sqlx::query(self.sql().discard.clone())
             .bind(json!(seqs).to_string())
             .bind(now.as_micros())

@@ -141,6 +141,7 @@ impl SqliteStore {
         by: Option<OwnerToken>,
         now: Timestamp,
     ) -> Result<()> {
+        self.count_dead(conn, &[item.seq], now).await?;
         sqlx::query(self.sql().bury.clone())
             .bind(item.seq)
             .bind(reason.code())

@@ -27,10 +27,16 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0003_inbox.sql"),
         per_queue: true,
     },
+    Migration {
+        version: 4,
+        sql: include_str!("../../migrations/sqlite/0004_joins.sql"),
+        per_queue: false,
+    },
 ];
 
-// The first version of the client that can work with the newest schema.
-const MIN_CLIENT: u32 = 3;
+// The first version of the client that can work with the newest schema: an older one would settle
+// members of joins without counting them.
+const MIN_CLIENT: u32 = 4;
 
 const META: &str = "create table if not exists postroom_meta (
   only_row   integer primary key check (only_row = 1),

@@ -9,6 +9,7 @@ mod append;
 mod claim;
 mod classify;
 mod control;
+mod join;
 mod lease;
 mod migrate;
 mod order;
@@ -24,10 +25,10 @@ use std::time::{Duration, Instant};
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped, Settled,
-    Store, TransactionalStore,
+    Appended, Attach, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped,
+    Settled, Store, TransactionalStore,
 };
-use postroom_core::{Error, ErrorKind, Lease, OwnerToken, Result, Timestamp};
+use postroom_core::{Error, ErrorKind, Join, Lease, OwnerToken, Result, Timestamp};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
     SqliteSynchronous,
@@ -58,7 +59,9 @@ struct Inner {
     sql: Statements,
     config: StoreConfig,
     turn: Mutex<Turn>,
-    local: Local,
+    local: Arc<Local>,
+    /// That of the outbox, into which joins publish; in an outbox its own.
+    outbox_local: Arc<Local>,
     /// For a file, to which other processes may write.
     watch: Option<Watch>,
     /// The other box, once somebody asked for it.
@@ -158,9 +161,10 @@ impl Inner {
         file: Option<&str>,
     ) -> Result<Self> {
         let sql = Statements::new(&config.names()?);
-        let (turn, local) = (Mutex::default(), config.local(file));
+        let (turn, local) = (Mutex::default(), Arc::new(config.local(file)));
+        let outbox_local = Arc::clone(&local);
         let (begin, watch, inbox) = (None, None, OnceLock::new());
-        Ok(Self { writer, reader, begin, sql, config, turn, local, watch, inbox })
+        Ok(Self { writer, reader, begin, sql, config, turn, local, outbox_local, watch, inbox })
     }
 
     /// The inbox on the same connections.
@@ -170,6 +174,7 @@ impl Inner {
         let (writer, reader) = (self.writer.clone(), self.reader.clone());
         let mut inner = Self::new(writer, reader, config, None).expect("the names were checked");
         inner.begin = self.begin;
+        inner.outbox_local = Arc::clone(&self.outbox_local);
         inner.watch = self.watch.as_ref().map(|_| Watch::default());
         inner
     }
@@ -308,5 +313,13 @@ impl TransactionalStore for SqliteStore {
     ) -> Result<bool> {
         let items = [(lease, Settlement::Done)];
         Ok(self.settle_on(conn, owner, &items).await?.applied == 1)
+    }
+
+    async fn start_join(&self, conn: &mut SqliteConnection, join: &Join) -> Result<bool> {
+        self.begin_join(conn, join).await
+    }
+
+    async fn attach(&self, conn: &mut SqliteConnection, attaches: &[Attach]) -> Result<()> {
+        self.attach_members(conn, attaches).await
     }
 }

@@ -40,10 +40,14 @@ impl SqliteStore {
                 .map_err(classify)?;
             keys = purged.rows_affected() as u32;
         }
+        let (members, joins) = match horizon(purge.done) {
+            Some(horizon) => self.purge_old_joins(&mut tx, horizon, purge.limit).await?,
+            None => (0, 0),
+        };
         commit(tx).await?;
         let messages = rows.len() as u32;
-        let more = messages == purge.limit || keys == purge.limit;
-        Ok(Purged { messages, keys, more })
+        let more = [messages, keys, members, joins].contains(&purge.limit);
+        Ok(Purged { messages, keys, joins, more })
     }
 
     /// Deletes messages with their history; their keys stay, and their time runs from `settled_at`.

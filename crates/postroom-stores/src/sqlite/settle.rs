@@ -36,10 +36,16 @@ impl SqliteStore {
         items: &[(Lease, Settlement)],
     ) -> Result<Settled> {
         let now = self.now();
-        let held = self.held(conn, owner, items).await?;
+        let Fenced { held, joins_open } = self.held(conn, owner, items).await?;
         let (mine, lost): (Vec<_>, Vec<_>) =
             items.iter().partition(|(lease, _)| held.contains(lease));
         if !mine.is_empty() {
+            if joins_open {
+                let ended = mine.iter().filter_map(|(lease, settlement)| {
+                    ended_as(settlement).map(|state| (lease.work.seq(), state))
+                });
+                self.count_settled(conn, &ended.collect::<Vec<_>>(), now).await?;
+            }
             self.carry_out(conn, owner, &mine, now).await?;
         }
         let lost = lost.into_iter().map(|(lease, _)| *lease).collect();
@@ -52,7 +58,7 @@ impl SqliteStore {
         conn: &mut SqliteConnection,
         owner: OwnerToken,
         items: &[(Lease, Settlement)],
-    ) -> Result<HashSet<Lease>> {
+    ) -> Result<Fenced> {
         let leases: Vec<_> = items
             .iter()
             .map(|(lease, _)| {
@@ -70,7 +76,9 @@ impl SqliteStore {
             let work = WorkId::new(row.try_get("seq")?);
             Ok(Lease { work, token: LeaseToken::from(row.try_get::<Uuid, _>("token")?) })
         };
-        rows.iter().map(|row| lease(row).map_err(classify)).collect()
+        let joins_open = rows.first().map_or(Ok(false), |row| row.try_get("joins_open"));
+        let held: sqlx::Result<_> = rows.iter().map(lease).collect();
+        Ok(Fenced { held: held.map_err(classify)?, joins_open: joins_open.map_err(classify)? })
     }
 
     async fn carry_out(
@@ -118,6 +126,21 @@ impl SqliteStore {
                 .map_err(classify)?;
         }
         Ok(())
+    }
+}
+
+/// Which of the leases stand, and whether there is a join to count them for.
+struct Fenced {
+    held: HashSet<Lease>,
+    joins_open: bool,
+}
+
+/// The state that it ends in, if it does.
+fn ended_as(settlement: &Settlement) -> Option<i16> {
+    match settlement {
+        Settlement::Done => Some(DONE),
+        Settlement::Dead { .. } => Some(DEAD),
+        Settlement::Retry { .. } | Settlement::Release => None,
     }
 }
 

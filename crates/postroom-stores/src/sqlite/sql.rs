@@ -2,22 +2,25 @@
 
 use sqlx::SqlStr;
 
-use crate::names::{Names, repeat_values};
+use crate::names::{Names, Queue, repeat_values};
 
 macro_rules! statements {
-    ($($name:ident = $text:expr,)*) => {
+    ($($name:ident = $text:expr,)* => $($shared:ident = $shared_text:expr,)*) => {
         /// Every statement of the SQLite store.
         #[derive(Debug)]
         pub(super) struct Statements {
             $(pub(super) $name: SqlStr,)*
+            $(pub(super) $shared: SqlStr,)*
             /// `append` for this many messages at once, largest first.
             pub(super) append_rows: Vec<(usize, SqlStr)>,
         }
 
         impl Statements {
             pub(super) fn new(names: &Names) -> Self {
+                let outbox = names.for_queue(Queue::Outbox);
                 let one = Self {
                     $($name: names.render_flat($text),)*
+                    $($shared: outbox.render_flat($shared_text),)*
                     append_rows: Vec::new(),
                 };
                 let rows = [64, 8, 1].map(|rows| (rows, repeat_values(&one.append, rows)));
@@ -27,7 +30,10 @@ macro_rules! statements {
             /// All of them by name, for the test that prepares each.
             #[cfg(test)]
             pub(super) fn all(&self) -> Vec<(&'static str, SqlStr)> {
-                vec![$((stringify!($name), self.$name.clone()),)*]
+                vec![
+                    $((stringify!($name), self.$name.clone()),)*
+                    $((stringify!($shared), self.$shared.clone()),)*
+                ]
             }
         }
     };
@@ -63,6 +69,20 @@ statements! {
     forget_keys = include_str!("../../sql/sqlite/forget_keys.sql"),
     get = include_str!("../../sql/sqlite/get.sql"),
     halt = include_str!("../../sql/sqlite/halt.sql"),
+    join_add = include_str!("../../sql/sqlite/join_add.sql"),
+    join_cancel = include_str!("../../sql/sqlite/join_cancel.sql"),
+    join_count = include_str!("../../sql/sqlite/join_count.sql"),
+    join_end = include_str!("../../sql/sqlite/join_end.sql"),
+    join_follow_up = include_str!("../../sql/sqlite/join_follow_up.sql"),
+    join_forget = include_str!("../../sql/sqlite/join_forget.sql"),
+    join_get = include_str!("../../sql/sqlite/join_get.sql"),
+    join_list = include_str!("../../sql/sqlite/join_list.sql"),
+    join_look = include_str!("../../sql/sqlite/join_look.sql"),
+    join_mark = include_str!("../../sql/sqlite/join_mark.sql"),
+    join_members = include_str!("../../sql/sqlite/join_members.sql"),
+    join_open = include_str!("../../sql/sqlite/join_open.sql"),
+    join_start = include_str!("../../sql/sqlite/join_start.sql"),
+    join_unmark = include_str!("../../sql/sqlite/join_unmark.sql"),
     leave = include_str!("../../sql/sqlite/leave.sql"),
     leave_node = include_str!("../../sql/sqlite/leave_node.sql"),
     list = include_str!("../../sql/sqlite/list.sql"),
@@ -74,7 +94,9 @@ statements! {
     paused = include_str!("../../sql/sqlite/paused.sql"),
     pauses = include_str!("../../sql/sqlite/pauses.sql"),
     purge = include_str!("../../sql/sqlite/purge.sql"),
+    purge_joins = include_str!("../../sql/sqlite/purge_joins.sql"),
     purge_keys = include_str!("../../sql/sqlite/purge_keys.sql"),
+    purge_members = include_str!("../../sql/sqlite/purge_members.sql"),
     reap = include_str!("../../sql/sqlite/reap.sql"),
     reap_expired = include_str!("../../sql/sqlite/reap_expired.sql"),
     reap_release = include_str!("../../sql/sqlite/reap_release.sql"),
@@ -94,6 +116,10 @@ statements! {
     slots_take = include_str!("../../sql/sqlite/slots_take.sql"),
     stats = include_str!("../../sql/sqlite/stats.sql"),
     unqueue = include_str!("../../sql/sqlite/unqueue.sql"),
+    // Always of the outbox.
+    =>
+    join_place = include_str!("../../sql/sqlite/join_place.sql"),
+    join_publish = include_str!("../../sql/sqlite/join_publish.sql"),
 }
 
 #[cfg(test)]

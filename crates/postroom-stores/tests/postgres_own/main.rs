@@ -6,6 +6,7 @@ mod claims;
 mod commits;
 mod functions;
 mod inbox;
+mod joins;
 mod migrations;
 mod order;
 #[path = "../postgres_support/mod.rs"]

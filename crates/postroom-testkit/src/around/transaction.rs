@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use postroom_core::store::{Appended, Entry, StoreTransaction, TransactionalStore};
-use postroom_core::{Lease, OwnerToken, Result};
+use postroom_core::store::{Appended, Attach, Entry, StoreTransaction, TransactionalStore};
+use postroom_core::{Join, Lease, OwnerToken, Result};
 
 use super::{Around, Wrapped};
 
@@ -74,6 +74,14 @@ impl<S: TransactionalStore, A: Around> TransactionalStore for Wrapped<S, A> {
         let settled = self.store.settle_in(conn, owner, lease).await?;
         self.around.step(if settled { Step::Settled } else { Step::Refused }).await;
         Ok(settled)
+    }
+
+    async fn start_join(&self, conn: &mut S::Conn, join: &Join) -> Result<bool> {
+        self.store.start_join(conn, join).await
+    }
+
+    async fn attach(&self, conn: &mut S::Conn, attaches: &[Attach]) -> Result<()> {
+        self.store.attach(conn, attaches).await
     }
 }
 

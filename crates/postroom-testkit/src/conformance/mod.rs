@@ -18,6 +18,8 @@ pub mod idempotency;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod inbox;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod join;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod lease;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod order;
@@ -348,5 +350,41 @@ suite! { $
     }
     inbox_no_history: inbox::none, Options::default().keep_done(false) => {
         inb_3_a_mark_deletes_what_is_not_kept,
+    }
+    join: join, Options::default() => {
+        join_1_success_when_all_members_are_done,
+        join_1_failure_when_all_are_settled_and_one_is_dead,
+        join_1_without_a_follow_up_it_just_ends,
+        join_1_it_waits_for_members_that_are_not_there_yet,
+        join_1_a_follow_up_is_a_message_like_any_other,
+        join_1_it_shares_the_fate_of_its_transaction,
+        join_1_a_rolled_back_savepoint_forgets_its_joins,
+        join_1_a_cancelled_join_publishes_nothing,
+        join_1_a_replayed_member_is_open_again,
+        join_1_a_completed_join_is_final,
+        join_1_a_purge_of_members_uncounts_nothing,
+        join_1_ended_joins_are_purged_with_their_members,
+        join_1_every_way_to_die_counts,
+        join_1_only_an_end_counts,
+        join_1_joins_and_members_are_listed_page_by_page,
+        join_1_a_thousand_members_settled_in_one_call,
+        join_1_rivals_end_a_join_once,
+    }
+    join_members: join::members, Options::default() => {
+        join_1_starting_again_changes_nothing,
+        join_1_attaching_twice_counts_once,
+        join_1_what_is_settled_already_counts_at_once,
+        join_1_a_duplicate_counts_as_its_first_message,
+        join_1_an_ended_join_takes_no_more_members,
+        join_1_no_more_members_than_expected,
+        join_1_what_is_not_there_is_refused,
+        join_1_it_needs_a_transaction,
+        join_1_a_message_may_be_in_many_joins,
+        join_1_a_follow_up_may_be_a_member_too,
+        join_1_messages_of_both_boxes_are_members,
+    }
+    join_no_history: join::none, Options::default().keep_done(false) => {
+        join_1_members_that_are_deleted_when_done_count,
+        join_1_what_is_deleted_is_no_message_any_more,
     }
 }

@@ -7,6 +7,7 @@
 
 mod effects;
 mod fate;
+mod joins;
 mod ledger;
 mod order;
 mod processes;
@@ -17,6 +18,7 @@ mod worker;
 
 pub use effects::{Kills, a_stopped_process_has_no_effect, effects_survive_kills};
 pub use fate::Fate;
+pub use joins::a_join_survives;
 pub use ledger::{Explanation, Fault, History, Run};
 pub use processes::{Worker, Workers};
 pub use proxy::{Cut, Proxy};

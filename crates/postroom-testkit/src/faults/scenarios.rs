@@ -31,7 +31,7 @@ pub struct Site<S> {
 }
 
 /// Short, so that a test ends in seconds; long, so that a busy machine renews in time.
-const LEASE: Duration = Duration::from_millis(1_500);
+pub(super) const LEASE: Duration = Duration::from_millis(1_500);
 
 impl<S: TransactionalStore + AdminStore> Site<S> {
     pub(super) fn workers(&self, lease: Duration) -> Workers {
@@ -46,7 +46,7 @@ impl<S: TransactionalStore + AdminStore> Site<S> {
         Outbox::new(Arc::clone(&self.store)).publish(message).await.expect("publish").id
     }
 
-    async fn record(&self, id: MessageId) -> Record {
+    pub(super) async fn record(&self, id: MessageId) -> Record {
         self.store.get(id).await.expect("get").expect("it is there").record
     }
 
@@ -60,13 +60,13 @@ impl<S: TransactionalStore + AdminStore> Site<S> {
     }
 
     /// Waits until somebody runs the handler of this message; tells who.
-    async fn until_held(&self, id: MessageId) -> String {
+    pub(super) async fn until_held(&self, id: MessageId) -> String {
         let holder = || self.history().runs_of(id).next().map(|run| run.worker.clone());
         wait_for("a holder", || holder().is_some()).await;
         holder().expect("there is one")
     }
 
-    async fn until_settled(&self) {
+    pub(super) async fn until_settled(&self) {
         let until = Instant::now() + PATIENCE;
         loop {
             let stats = self.store.stats().await.expect("stats");
@@ -136,7 +136,7 @@ fn quick() -> MessageBuilder {
     Message::builder("quick")
 }
 
-fn take(crowd: &mut Vec<Worker>, name: &str) -> Worker {
+pub(super) fn take(crowd: &mut Vec<Worker>, name: &str) -> Worker {
     let at = crowd.iter().position(|worker| worker.name == name).expect("it is alive");
     crowd.swap_remove(at)
 }

@@ -172,6 +172,9 @@ async fn handle(topic: &str, gates: &[PathBuf], n: usize, attempt: u32) -> Handl
             }
         }
         "flaky" if attempt as usize <= failures(n) => return Err(HandlerError::retry("not yet")),
+        "doomed" if !gates.iter().any(|gate| gate.exists()) => {
+            return Err(HandlerError::dead("without mercy"));
+        }
         "killer" => std::process::abort(),
         _ => {}
     }

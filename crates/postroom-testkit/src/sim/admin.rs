@@ -2,10 +2,10 @@
 
 use postroom_core::lifecycle;
 use postroom_core::store::{
-    AdminStore, BoxFuture, Changed, Detail, List, Migrated, Pause, PauseRecord, Record, Stats,
-    Status, Store,
+    AdminStore, BoxFuture, Changed, Detail, JoinMember, JoinRecord, List, ListJoins, Migrated,
+    Pause, PauseRecord, Record, Stats, Status, Store,
 };
-use postroom_core::{MessageId, Result, TenantId, Timestamp, Topic, WorkId};
+use postroom_core::{JoinId, MessageId, Result, TenantId, Timestamp, Topic, WorkId};
 
 use super::SimStore;
 use super::state::{Row, State};
@@ -44,7 +44,7 @@ impl AdminStore for SimStore {
 
     fn replay<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
         Box::pin(async move {
-            let changed = self.state().await.replay(ids, self.now());
+            let changed = self.change(|state| state.replay(ids, self.now())).await;
             self.wake();
             Ok(changed)
         })
@@ -52,7 +52,7 @@ impl AdminStore for SimStore {
 
     fn discard<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<Changed>> {
         Box::pin(async move {
-            let changed = self.state().await.discard(ids, self.now());
+            let changed = self.change(|state| state.discard(ids, self.now())).await;
             self.wake();
             Ok(changed)
         })
@@ -72,6 +72,27 @@ impl AdminStore for SimStore {
 
     fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>> {
         Box::pin(async { Ok(self.state().await.pauses.values().cloned().collect()) })
+    }
+
+    fn join(&self, id: JoinId) -> BoxFuture<'_, Result<Option<JoinRecord>>> {
+        Box::pin(async move { Ok(self.database.lock().await.join_record(id)) })
+    }
+
+    fn joins<'a>(&'a self, list: &'a ListJoins) -> BoxFuture<'a, Result<Vec<JoinRecord>>> {
+        Box::pin(async move { Ok(self.database.lock().await.join_records(list)) })
+    }
+
+    fn join_members(
+        &self,
+        id: JoinId,
+        after: Option<MessageId>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<JoinMember>>> {
+        Box::pin(async move { Ok(self.database.lock().await.join_members(id, after, limit)) })
+    }
+
+    fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { Ok(self.database.lock().await.cancel_join(id, self.now())) })
     }
 
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {

@@ -1,7 +1,7 @@
 //! Replay, discard and pause in the in-memory store.
 
 use postroom_core::lifecycle::{self, DeadReason};
-use postroom_core::store::{Changed, Pause, PauseRecord, Paused, Refusal};
+use postroom_core::store::{Changed, MemberOutcome, Pause, PauseRecord, Paused, Refusal};
 use postroom_core::{MessageId, Timestamp, Topic};
 
 use super::state::{Row, SettledRow, State};
@@ -21,6 +21,7 @@ impl State {
     fn replay_one(&mut self, seq: i64, now: Timestamp) {
         self.settled.remove(&seq);
         self.halted.remove(&seq);
+        self.note_end(seq, None, now);
         let message = &self.messages[&seq].message;
         let wake_at = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
         let row = Row {
@@ -55,6 +56,7 @@ impl State {
         if let Some(row) = self.take(seq) {
             let (attempts, lost) = (row.attempts, row.lost);
             self.settled.insert(seq, SettledRow { reason, at, by: None, attempts, lost });
+            self.note_end(seq, Some(MemberOutcome::Dead), at);
         } else if let Some(dead) = self.settled.get_mut(&seq).filter(|row| row.reason != reason) {
             (dead.reason, dead.at) = (reason, at);
         }

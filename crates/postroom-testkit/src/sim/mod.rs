@@ -5,6 +5,7 @@
 mod admin;
 mod bug;
 mod control;
+mod join;
 mod order;
 mod queue;
 pub(crate) mod state;
@@ -47,6 +48,41 @@ pub use tx::{SimConn, SimSavepoint, SimTx};
 /// # Ok::<(), postroom_core::Error>(())
 /// # }).expect("runs");
 /// ```
+///
+/// A [join](postroom_core::Join), from its start to its follow-up:
+///
+/// ```
+/// use postroom_core::lifecycle::Outcome;
+/// use postroom_core::store::{AdminStore, JoinState};
+/// use postroom_core::{Join, Message, Outbox};
+/// use postroom_testkit::{SimStore, drain};
+/// use std::sync::Arc;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().expect("runtime").block_on(async {
+/// let store = Arc::new(SimStore::default());
+/// let mut tx = Outbox::new(Arc::clone(&store)).begin().await?;
+/// let join = tx.start_join(
+///     Join::expecting(2)
+///         .on_success(Message::builder("report.ready"))
+///         .on_failure(Message::builder("report.failed")),
+/// )?;
+/// for part in ["first", "second"] {
+///     let id = tx.publish(Message::builder("report.part").payload(part))?;
+///     tx.attach(join, id);
+/// }
+/// tx.commit().await?;
+///
+/// let mut topics = Vec::new();
+/// drain(store.clone(), |item| {
+///     topics.push(item.message.topic().to_string());
+///     async { Outcome::Done }
+/// })
+/// .await?;
+/// assert_eq!(topics, ["report.part", "report.part", "report.ready"]);
+/// assert_eq!(store.join(join).await?.expect("it is there").state, JoinState::Succeeded);
+/// # Ok::<(), postroom_core::Error>(())
+/// # }).expect("runs");
+/// ```
 #[derive(Clone)]
 pub struct SimStore {
     database: Arc<Mutex<Database>>,
@@ -59,6 +95,8 @@ pub struct SimStore {
     local: Arc<Local>,
     /// That of the inbox; in an inbox its own.
     inbox_local: Arc<Local>,
+    /// That of the outbox, into which joins publish; in an outbox its own.
+    outbox_local: Arc<Local>,
     faults: Arc<StdMutex<VecDeque<(Call, Fault)>>>,
 }
 
@@ -96,13 +134,15 @@ impl SimStore {
     /// An empty store whose time is this clock's.
     #[must_use]
     pub fn new(clock: ManualClock) -> Self {
+        let local = Arc::new(Local::new("sim", "outbox"));
         Self {
             database: Arc::default(),
             side: Side::Outbox,
             clock,
             ticking_since: None,
             rules: Rules { keep_done: true, halt: false },
-            local: Arc::new(Local::new("sim", "outbox")),
+            outbox_local: Arc::clone(&local),
+            local,
             inbox_local: Arc::new(Local::new("sim", "inbox")),
             faults: Arc::default(),
         }
@@ -111,9 +151,9 @@ impl SimStore {
     /// The same database as another process sees it: it wakes nobody here, and finds no dispatcher.
     #[must_use]
     pub fn as_another_process(&self) -> Self {
-        let Self { local, inbox_local, .. } = Self::default();
-        let own = if self.side == Side::Inbox { &inbox_local } else { &local };
-        Self { local: Arc::clone(own), inbox_local, ..self.clone() }
+        let Self { local: outbox_local, inbox_local, .. } = Self::default();
+        let own = if self.side == Side::Inbox { &inbox_local } else { &outbox_local };
+        Self { local: Arc::clone(own), inbox_local, outbox_local, ..self.clone() }
     }
 
     /// The same store, deleting messages when they are acknowledged.
@@ -153,7 +193,17 @@ impl SimStore {
 
     /// Runs `change` as one transaction; nothing happens between it and what it sees.
     pub(crate) async fn locked<T>(&self, change: impl FnOnce(&mut State, Rules) -> T) -> T {
-        change(&mut *self.state().await, self.rules)
+        self.change(|state| change(state, self.rules)).await
+    }
+
+    /// Runs `change` on the tables of this box, and counts what it settled for joins.
+    async fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut database = self.database.lock().await;
+        let answer = change(database.side(self.side));
+        if database.count_joins(self.side) {
+            self.outbox_local.wake();
+        }
+        answer
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -204,10 +254,10 @@ impl SimStore {
             Some(Fault::Contention) => Err(contention()),
             Some(Fault::Refused) => Err(refused()),
             Some(Fault::ReplyLost) => {
-                drop(change(&mut *self.state().await));
+                drop(self.change(change).await);
                 Err(unavailable())
             }
-            None => Ok(change(&mut *self.state().await)),
+            None => Ok(self.change(change).await),
         }
     }
 }
@@ -263,12 +313,22 @@ impl Store for SimStore {
     fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
         Box::pin(async move {
             let (rules, now) = (self.rules, self.now());
-            Ok(self.state().await.reap(limit, max_attempts, rules, now))
+            Ok(self.change(|state| state.reap(limit, max_attempts, rules, now)).await)
         })
     }
 
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {
-        Box::pin(async move { Ok(self.state().await.purge(purge, self.now())) })
+        Box::pin(async move {
+            let (mut database, now) = (self.database.lock().await, self.now());
+            let mut purged = database.side(self.side).purge(purge, now);
+            if let Some(age) = purge.done {
+                let horizon = now.saturating_sub(age);
+                let (members, joins) = database.purge_joins(horizon, purge.limit);
+                purged.joins = joins;
+                purged.more |= [members, joins].contains(&purge.limit);
+            }
+            Ok(purged)
+        })
     }
 
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::{self, DeadReason, Settlement};
 use postroom_core::store::{
-    Attempt, Claim, Claimed, Paused, Purge, Purged, Reaped, Settled, WorkItem,
+    Attempt, Claim, Claimed, MemberOutcome, Paused, Purge, Purged, Reaped, Settled, WorkItem,
 };
 use postroom_core::{Lease, LeaseToken, OwnerToken, Timestamp, WorkId};
 
@@ -190,6 +190,7 @@ impl State {
             self.halted.insert(seq, lane);
         }
         self.settled.insert(seq, SettledRow { reason: Some(reason), at, by, attempts, lost });
+        self.note_end(seq, Some(MemberOutcome::Dead), at);
     }
 
     pub(crate) fn settle(
@@ -234,6 +235,9 @@ impl State {
             return;
         };
         row.held = None;
+        if *settlement == Settlement::Done {
+            self.note_end(seq, Some(MemberOutcome::Done), now);
+        }
         match settlement {
             Settlement::Done if rules.keep_done => {
                 let (attempts, lost, by) = (row.attempts, row.lost, Some(owner));

@@ -2,16 +2,20 @@
 
 use postroom_core::lifecycle::DeadReason;
 use postroom_core::store::{Appended, Attempt, Birth, Entry, PauseRecord, id_taken};
-use postroom_core::{Lane, LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, WorkId};
+use postroom_core::{
+    JoinId, Lane, LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, WorkId,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Bug;
+use super::join::{Counted, Group};
 
 /// Everything: both boxes, and what the application keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Database {
     pub(crate) outbox: State,
     pub(crate) inbox: State,
+    pub(crate) joins: BTreeMap<JoinId, Group>,
     /// Rows of the application, for tests of atomicity.
     pub(crate) business: Vec<i64>,
 }
@@ -68,6 +72,8 @@ pub(crate) struct State {
     /// Where the last claim of ordered rows stopped, and whether the next claim begins with them.
     pub(crate) cursor: Option<Lane>,
     pub(crate) ordered_first: bool,
+    /// What happened to messages and is still to be counted by joins.
+    pub(crate) counted: Vec<Counted>,
     pub(crate) bug: Option<Bug>,
 }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use postroom_core::store::{Appended, Entry, StoreTransaction, TransactionalStore};
+use postroom_core::store::{Appended, Attach, Entry, StoreTransaction, TransactionalStore};
 use postroom_core::{
-    Error, ErrorKind, Lease, MessageId, OwnerToken, Result, Timestamp, lifecycle::Settlement,
+    Error, ErrorKind, Join, Lease, MessageId, OwnerToken, Result, Timestamp, lifecycle::Settlement,
 };
 use tokio::sync::OwnedMutexGuard;
 
@@ -58,7 +58,26 @@ impl TransactionalStore for SimStore {
         let (database, undo) = conn.open()?;
         undo.push(Undo::Everything(Box::new(database.clone())));
         let items = [(lease, Settlement::Done)];
-        Ok(database.side(self.side).settle(owner, &items, self.rules, now).applied == 1)
+        let settled = database.side(self.side).settle(owner, &items, self.rules, now);
+        if database.count_joins(self.side) {
+            // Whoever wakes up waits for the end of this transaction.
+            self.outbox_local.wake();
+        }
+        Ok(settled.applied == 1)
+    }
+
+    async fn start_join(&self, conn: &mut SimConn, join: &Join) -> Result<bool> {
+        let now = self.now();
+        let (database, undo) = conn.open()?;
+        undo.push(Undo::Everything(Box::new(database.clone())));
+        database.start_join(join, now)
+    }
+
+    async fn attach(&self, conn: &mut SimConn, attaches: &[Attach]) -> Result<()> {
+        let now = self.now();
+        let (database, undo) = conn.open()?;
+        undo.push(Undo::Everything(Box::new(database.clone())));
+        database.attach(self.side, attaches, now)
     }
 
     async fn append(&self, conn: &mut SimConn, entries: &[Entry]) -> Result<Vec<Appended>> {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped, Settled,
-    Store, StoreTransaction, TransactionalStore,
+    Appended, Attach, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped,
+    Settled, Store, StoreTransaction, TransactionalStore,
 };
-use postroom_core::{Error, ErrorKind, Lease, OwnerToken, Result};
+use postroom_core::{Error, ErrorKind, Join, Lease, OwnerToken, Result};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -349,6 +349,14 @@ impl TransactionalStore for NodeStore {
 
     async fn settle_in(&self, conn: &mut SimConn, owner: OwnerToken, lease: Lease) -> Result<bool> {
         self.inner.settle_in(conn, owner, lease).await
+    }
+
+    async fn start_join(&self, conn: &mut SimConn, join: &Join) -> Result<bool> {
+        self.inner.start_join(conn, join).await
+    }
+
+    async fn attach(&self, conn: &mut SimConn, attaches: &[Attach]) -> Result<()> {
+        self.inner.attach(conn, attaches).await
     }
 
     async fn append(&self, conn: &mut SimConn, entries: &[Entry]) -> Result<Vec<Appended>> {

@@ -1,0 +1,2 @@
+delete from postroom_join_follow_up
+where join_id = ?1
