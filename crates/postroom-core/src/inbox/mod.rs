@@ -19,7 +19,7 @@ pub use transaction::InboxTransaction;
 use crate::dispatcher::Dispatcher;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::IntoMessage;
-use crate::ids::MessageId;
+use crate::ids::{JoinId, MessageId};
 use crate::message::Message;
 use crate::origin::Origin;
 use crate::outbox::{Outbox, Published};
@@ -202,6 +202,15 @@ impl<S: TransactionalStore> Inbox<S> {
         let store = self.store();
         store.require_transaction(conn).await?;
         Ok(if store.admit(conn, key).await? { Once::First } else { Once::Duplicate })
+    }
+
+    /// Makes messages of this inbox members of a [join](crate::Join), which ends when they have
+    /// been handled; its follow-up goes into the outbox.
+    ///
+    /// # Errors
+    /// As [`Outbox::attach`].
+    pub async fn attach(&self, join: JoinId, messages: &[MessageId]) -> Result<()> {
+        self.arrivals.attach(join, messages).await
     }
 
     /// Handlers for what this inbox receives: none yet.

@@ -4,9 +4,10 @@ use std::fmt;
 
 use crate::error::Result;
 use crate::event::IntoMessage;
-use crate::ids::MessageId;
+use crate::ids::{JoinId, MessageId};
+use crate::join::IntoJoin;
 use crate::sink::Right;
-use crate::store::TransactionalStore;
+use crate::store::{StoreTransaction, TransactionalStore};
 use crate::transaction::{Committed, OutboxTransaction, Savepoint};
 
 /// The transaction in which a message of an inbox takes effect.
@@ -39,6 +40,19 @@ impl<S: TransactionalStore> InboxTransaction<S> {
         self.tx.publish(message)
     }
 
+    /// Starts a join; see [`OutboxTransaction::start_join`].
+    ///
+    /// # Errors
+    /// `Invalid` or `Codec`; then it is not staged.
+    pub fn start_join(&mut self, join: impl IntoJoin) -> Result<JoinId> {
+        self.tx.start_join(join)
+    }
+
+    /// Makes a message of the outbox a member of a join; see [`OutboxTransaction::attach`].
+    pub fn attach(&mut self, join: JoinId, message: MessageId) {
+        self.tx.attach(join, message);
+    }
+
     /// Runs after a confirmed commit; see [`OutboxTransaction::after_commit`].
     pub fn after_commit(&mut self, hook: impl FnOnce(&Committed) + Send + 'static) {
         self.tx.after_commit(hook);
@@ -55,7 +69,7 @@ impl<S: TransactionalStore> InboxTransaction<S> {
     /// As the database says; then nothing changed.
     pub async fn savepoint(
         &mut self,
-    ) -> Result<Savepoint<'_, S, <S::Tx as crate::store::StoreTransaction>::Nested<'_>>> {
+    ) -> Result<Savepoint<'_, S, <S::Tx as StoreTransaction>::Nested<'_>>> {
         self.tx.savepoint().await
     }
 

@@ -26,13 +26,16 @@ async fn receive(inbox: &Inbox<PgStore>, name: &str) -> MessageId {
 }
 
 async fn until(inbox: &Inbox<PgStore>, id: MessageId, state: State) -> Record {
-    loop {
-        let record = inbox.store().get(id).await.expect("get").expect("it is there").record;
-        if record.state == state {
-            return record;
+    let reached = async {
+        loop {
+            let record = inbox.store().get(id).await.expect("get").expect("it is there").record;
+            if record.state == state {
+                return record;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_mins(1), reached).await.expect("it gets there")
 }
 
 /// The message becomes somebody else's while its handler works: what it did is rolled back.
@@ -63,10 +66,8 @@ async fn inb_3_a_lost_lease_rolls_the_effect_back() {
     let theirs = queue.claim(rival, Duration::from_secs(30), 1).await.expect("claim").items;
     assert_eq!(theirs.len(), 1, "the rival has it now");
     go.notify_one();
-    while running.snapshot().counts.leases_lost == 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
     assert!(running.shutdown(Duration::from_secs(20)).await);
+    assert!(inbox.store().local().snapshot().counts.leases_lost >= 1, "it is known");
     assert!(pg.business_rows().await.is_empty(), "the effect was rolled back");
     assert_eq!(pg.store.stats().await.expect("stats").ready, 0, "and the follow-up");
     assert_eq!(until(&inbox, id, State::Leased).await.owner, Some(rival));

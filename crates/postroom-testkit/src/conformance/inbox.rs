@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use postroom_core::lifecycle::State;
-use postroom_core::store::{AdminStore, Purge, Stats, Store, TransactionalStore};
+use postroom_core::store::{AdminStore, JoinState, Purge, Stats, Store, TransactionalStore};
 use postroom_core::{
     Dispatcher, DispatcherConfig, ErrorKind, HandlerError, Inbox, InboxConfig, InboxHandlers,
-    InboxTransaction, Message, MessageBuilder, MessageId, Once, Origin, OwnerToken, Received,
+    InboxTransaction, Join, Message, MessageBuilder, MessageId, Once, Origin, OwnerToken, Received,
     Retry, WorkQueue,
 };
 
@@ -54,13 +54,16 @@ async fn handle<H: Harness>(inbox: &Inbox<H::Store>, handlers: Handlers<H>) {
         ..DispatcherConfig::default()
     };
     let running = inbox.dispatcher(handlers).config(config).start().expect("starts");
-    loop {
-        let stats = stats::<H>(inbox).await;
-        if stats.ready + stats.leased == 0 {
-            break;
+    let idle = async {
+        loop {
+            let stats = stats::<H>(inbox).await;
+            if stats.ready + stats.leased == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_mins(1), idle).await.expect("everything is handled");
     assert!(running.shutdown(Duration::from_secs(20)).await, "it ends");
 }
 
@@ -298,6 +301,34 @@ pub async fn inb_5_what_a_handler_publishes_commits_with_it<H: Harness>(env: Cas
     let topics: Vec<_> = published.iter().map(|item| item.message.topic().as_str()).collect();
     assert_eq!(topics, ["invoice.created"]);
     assert!(published[0].message.causation_id().is_some());
+}
+
+/// The handler's own transaction settles the last member, so the follow-up is a part of it.
+pub async fn join_1_a_mark_counts_for_a_join<H: Harness>(env: Case<H>) {
+    let inbox = env.inbox("billing");
+    let mut tx = env.outbox.begin().await.expect("begin");
+    let join = Join::expecting(2).on_success(Message::builder("all.billed"));
+    let join = tx.start_join(join).expect("legal");
+    tx.commit().await.expect("commit");
+    let mut members = Vec::new();
+    for n in 0..2 {
+        members.push(new(inbox.receive("shop", n.to_string(), number(n)).await.expect("receive")));
+    }
+    inbox.attach(join, &members).await.expect("attach");
+    let queue = queue_of::<H>(&inbox);
+    let items = queue.claim(env.me, LEASE, 10).await.expect("claim").items;
+    assert_eq!(queue.ack(env.me, &[items[0].lease]).await.expect("ack").applied, 1);
+    let mut tx = env.outbox.begin().await.expect("begin");
+    assert!(inbox.store().settle_in(tx.conn(), env.me, items[1].lease).await.expect("settle"));
+    tx.rollback().await.expect("rollback");
+    let state = async || env.store().join(join).await.expect("join").expect("there").state;
+    assert_eq!(state().await, JoinState::Open);
+    assert_eq!(queue.release(env.me, &[items[1].lease]).await.expect("release").applied, 1);
+    handle::<H>(&inbox, writes(&env, &inbox)).await;
+    assert_eq!(state().await, JoinState::Succeeded);
+    let published = env.claim(10).await.items;
+    assert_eq!(published.len(), 1);
+    assert_eq!(published[0].message.topic().as_str(), "all.billed");
 }
 
 pub async fn inb_3_several_handlers_share_one_transaction<H: Harness>(env: Case<H>) {

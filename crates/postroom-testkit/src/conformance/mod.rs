@@ -336,6 +336,7 @@ suite! { $
         inb_3_effect_and_mark_commit_together,
         inb_3_an_error_rolls_back_effect_and_mark,
         inb_5_what_a_handler_publishes_commits_with_it,
+        join_1_a_mark_counts_for_a_join,
         inb_3_several_handlers_share_one_transaction,
         inb_3_a_mark_is_fenced_like_any_settle,
         inb_3_a_mark_goes_with_its_transaction,
