@@ -281,8 +281,8 @@ begin
             from (select distinct * from unnest($2, $3) as pair (seq, token)) as given
             left join lateral (
                 select attempts
-                from postroom.outbox_queue
-                where outbox_queue.seq = given.seq
+                from postroom.outbox_queue as place
+                where place.seq = given.seq
                 limit 1
             ) as queue on true
         ) as item

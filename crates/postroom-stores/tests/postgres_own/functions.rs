@@ -6,7 +6,7 @@ use postroom_testkit::Harness;
 use sqlx::{Connection, Executor, Row};
 use uuid::Uuid;
 
-use crate::postgres_support::Pg;
+use crate::postgres_support::{Pg, run};
 
 async fn count(pg: &Pg, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(&pg.pool).await.expect("a count")
@@ -271,9 +271,22 @@ async fn wq_8_reap_from_sql() {
 #[tokio::test]
 async fn pub_8_the_inbox_has_the_same_functions() {
     let pg = Pg::on_database_time().await;
-    let sql = "select count(*) from (select inbox_enqueue('t', '{}'::jsonb)) as enqueued";
-    assert_eq!(count(&pg, sql).await, 1);
-    assert_eq!(count(&pg, "select count(*) from inbox_claim(gen_random_uuid())").await, 1);
+    let sql = "select count(inbox_enqueue('t', '{}'::jsonb)) from generate_series(1, 5)";
+    assert_eq!(count(&pg, sql).await, 5);
+    let claim = "create table held as
+        select '00000000-0000-4000-8000-000000000001'::uuid as owner, row_number() over () as n, *
+        from inbox_claim('00000000-0000-4000-8000-000000000001')";
+    run(&pg.pool, claim).await;
+    for settle in [
+        "select count(*) from held, inbox_renew(owner, array[seq], array[token]) where n = 1",
+        "select count(*) from held, inbox_ack(owner, array[seq], array[token]) where n = 1",
+        "select count(*) from held, inbox_abandon(owner, array[seq], array[token]) where n = 2",
+        "select count(*) from held, inbox_fail(owner, array[seq], array[token]) where n = 3",
+        "select count(*) from held, inbox_release(owner, array[seq], array[token]) where n = 4",
+    ] {
+        assert_eq!(count(&pg, settle).await, 1, "{settle}");
+    }
+    run(&pg.pool, "select * from inbox_reap()").await;
     assert_eq!(count(&pg, "select count(*) from outbox_queue").await, 0);
     pg.finish().await;
 }
