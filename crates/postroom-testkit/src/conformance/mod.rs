@@ -333,6 +333,15 @@ suite! { $
         inb_1_an_outbox_delivers_right_into_an_inbox,
         inb_2_other_content_is_a_conflict_and_never_handled,
         inb_2_another_trace_is_the_same_content,
+        inb_4_once_tells_first_from_duplicate,
+        inb_4_after_a_rollback_it_is_new_again,
+        inb_4_without_a_transaction_it_is_refused,
+        inb_4_both_ways_share_what_they_know,
+        inb_6_a_message_is_known_longer_than_it_is_kept,
+        inb_6_inline_keys_go_after_their_time,
+        inb_6_nothing_is_forgotten_before_the_redelivery_horizon,
+    }
+    inbox_effects: inbox::effects, Options::default() => {
         inb_3_effect_and_mark_commit_together,
         inb_3_an_error_rolls_back_effect_and_mark,
         inb_5_what_a_handler_publishes_commits_with_it,
@@ -341,13 +350,6 @@ suite! { $
         inb_3_a_mark_is_fenced_like_any_settle,
         inb_3_a_mark_goes_with_its_transaction,
         ord_1_a_mark_lets_the_next_of_its_key_go,
-        inb_4_once_tells_first_from_duplicate,
-        inb_4_after_a_rollback_it_is_new_again,
-        inb_4_without_a_transaction_it_is_refused,
-        inb_4_both_ways_share_what_they_know,
-        inb_6_a_message_is_known_longer_than_it_is_kept,
-        inb_6_inline_keys_go_after_their_time,
-        inb_6_nothing_is_forgotten_before_the_redelivery_horizon,
     }
     inbox_no_history: inbox::none, Options::default().keep_done(false) => {
         inb_3_a_mark_deletes_what_is_not_kept,
