@@ -15,7 +15,7 @@ use postroom_core::{
     Message, MessageBuilder, MessageId, Once, Origin, Received, Retry, WorkQueue,
 };
 
-use crate::harness::{Env, Harness, LEASE, plain};
+use crate::harness::{Env, Harness, LEASE, ids, leases, plain};
 
 type Case<H> = Arc<Env<H>>;
 type Tx<H> = InboxTransaction<<H as Harness>::Store>;
@@ -190,18 +190,19 @@ pub async fn inb_1_a_message_of_another_consumer_is_not_handled<H: Harness>(env:
 pub async fn ord_1_consumers_do_not_wait_for_each_other<H: Harness>(env: Case<H>) {
     let (billing, shipping) = (env.inbox("billing"), env.inbox("shipping"));
     let ordered = || plain().ordering_key("order-7");
-    let a1 = new(billing.receive("shop", "1", ordered()).await.expect("receive"));
+    let first = new(billing.receive("shop", "1", ordered()).await.expect("receive"));
     new(billing.receive("shop", "2", ordered()).await.expect("receive"));
-    let b1 = new(shipping.receive("shop", "1", ordered()).await.expect("receive"));
+    let other = new(shipping.receive("shop", "1", ordered()).await.expect("receive"));
     let queue = queue_of::<H>(&billing);
     let items = queue.claim(env.me, LEASE, 10).await.expect("claim").items;
-    let head_of = |consumer: &str| {
-        let mine = |m: &&postroom_core::store::WorkItem| {
-            m.message.origin().is_some_and(|origin| origin.consumer.as_str() == consumer)
-        };
-        items.iter().find(mine).map(|item| item.message.id())
-    };
-    assert_eq!((head_of("billing"), head_of("shipping")), (Some(a1), Some(b1)));
+    let (waits, rest): (Vec<_>, Vec<_>) =
+        items.into_iter().partition(|item| item.message.id() == first);
+    let rest = leases(&rest);
+    assert_eq!(queue.release(env.me, &rest).await.expect("release").applied, rest.len());
+    assert_eq!(queue.abandon(env.me, &waits, "not yet").await.expect("abandon").applied, 1);
+    // The second message for billing waits behind the first, and nothing else does.
+    let items = queue.claim(env.me, LEASE, 10).await.expect("claim").items;
+    assert_eq!(ids(&items), [other]);
 }
 
 pub async fn inb_1_an_outbox_delivers_right_into_an_inbox<H: Harness>(env: Case<H>) {
