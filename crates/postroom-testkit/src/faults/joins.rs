@@ -7,6 +7,7 @@ use postroom_core::store::{
     AdminStore, JoinState, List, MemberOutcome, Record, Status, TransactionalStore,
 };
 use postroom_core::{Join, JoinId, Message, MessageBuilder, MessageId, Outbox};
+use uuid::Uuid;
 
 use super::processes::wait_for;
 use super::scenarios::{LEASE, Site, take};
@@ -17,9 +18,9 @@ const CHUNK: u32 = 100;
 const HELD: u32 = 250;
 
 /// `members` messages of one join, published in chunks, some of them twice under one idempotency
-/// key, while two processes handle them. Handlers fail for a while or for good; half of the dead
-/// are replayed; one process is killed in the middle of a member and one is ended, and others take
-/// their places. The last member is attached when everything else has ended.
+/// key, while two processes handle them. Handlers fail at random, for a while or for good; half of
+/// the dead are replayed; one process is killed in the middle of a member and one is ended, and
+/// others take their places. The last member is attached when everything else has ended.
 ///
 /// # Panics
 /// When there is not exactly one follow-up, delivered once, or when the counts are not what became
@@ -72,7 +73,7 @@ where
             // Who does not know whether it was started starts it again.
             tx.start_join(&join).expect("legal");
             for n in chunk.clone().step_by(step) {
-                let id = tx.publish(member(n)).expect("legal");
+                let id = tx.publish(member(join.id(), n)).expect("legal");
                 if n + 1 < members {
                     tx.attach(join.id(), id);
                 }
@@ -87,15 +88,17 @@ where
     (join.id(), ids)
 }
 
-fn member(n: u32) -> MessageBuilder {
-    let (topic, payload) = match n {
-        HELD => ("hold", "killed".to_owned()),
-        n if n % 25 == 7 => ("doomed", format!("mercy-{n}")),
-        n if n % 3 == 0 => ("flaky", n.to_string()),
-        n => ("quick", n.to_string()),
+/// What becomes of a member is left to chance, which the id of the join decides: both times that
+/// it is published it is the same.
+fn member(join: JoinId, n: u32) -> MessageBuilder {
+    let key = Uuid::new_v5(&join.as_uuid(), &n.to_be_bytes());
+    let (topic, payload) = match key.as_u128() % 100 {
+        _ if n == HELD => ("hold", "killed".to_owned()),
+        0..4 => ("doomed", format!("mercy-{n}")),
+        4..37 => ("flaky", n.to_string()),
+        _ => ("quick", n.to_string()),
     };
-    let message = Message::builder(topic).payload(payload);
-    message.idempotency_key(uuid::Uuid::from_u128(n.into()))
+    Message::builder(topic).payload(payload).idempotency_key(key)
 }
 
 async fn listed<S>(site: &Site<S>, list: List) -> Vec<Record>
