@@ -72,43 +72,34 @@ uuid_id! {
     LeaseToken, "lease token"
 }
 
-impl MessageId {
-    /// A new UUIDv7, monotonic within the process.
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "a default id that differs each time surprises")]
-    pub fn new() -> Self {
-        Self(clock::ordered_uuid())
-    }
+macro_rules! ascending {
+    ($name:ident) => {
+        impl $name {
+            /// A new UUIDv7, monotonic within the process.
+            #[must_use]
+            #[expect(
+                clippy::new_without_default,
+                reason = "a default id that differs each time surprises"
+            )]
+            pub fn new() -> Self {
+                Self(clock::ordered_uuid())
+            }
 
-    fn checked(uuid: Uuid) -> Result<Self> {
-        Ok(Self(uuid))
-    }
+            fn checked(uuid: Uuid) -> Result<Self> {
+                Ok(Self(uuid))
+            }
+        }
+
+        impl From<Uuid> for $name {
+            fn from(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
+        }
+    };
 }
 
-impl From<Uuid> for MessageId {
-    fn from(uuid: Uuid) -> Self {
-        Self(uuid)
-    }
-}
-
-impl JoinId {
-    /// A new UUIDv7, monotonic within the process.
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "a default id that differs each time surprises")]
-    pub fn new() -> Self {
-        Self(clock::ordered_uuid())
-    }
-
-    fn checked(uuid: Uuid) -> Result<Self> {
-        Ok(Self(uuid))
-    }
-}
-
-impl From<Uuid> for JoinId {
-    fn from(uuid: Uuid) -> Self {
-        Self(uuid)
-    }
-}
+ascending!(MessageId);
+ascending!(JoinId);
 
 impl OwnerToken {
     /// A fresh random owner.

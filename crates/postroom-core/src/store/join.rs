@@ -164,6 +164,28 @@ pub struct Sight {
     pub message: Standing,
 }
 
+impl Sight {
+    /// From what a store keeps: the join's state, members expected and attached; whether the member
+    /// is one already, and of the inbox; and the message's state, 0 while it is live.
+    #[must_use]
+    pub fn of_codes(
+        join: Option<(i16, u32, u32)>,
+        member_in_inbox: Option<bool>,
+        standing: Option<i16>,
+        in_inbox: bool,
+    ) -> Self {
+        let known = |(code, expected, attached)| {
+            JoinState::from_code(code).map(|state| (state, expected, attached))
+        };
+        let message = match standing {
+            None => Standing::Gone,
+            Some(code) => MemberOutcome::from_code(code).map_or(Standing::Live, Standing::Settled),
+        };
+        let member = member_in_inbox.map(|member| member == in_inbox);
+        Self { join: join.and_then(known), member, message }
+    }
+}
+
 /// Where a message stands that is to be a member. For stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {

@@ -3,7 +3,7 @@
 
 use postroom_core::store::{
     Attach, JoinMember, JoinRecord, JoinState, ListJoins, MemberOutcome, NewMember, Purge, Purged,
-    Sight, Standing, admit_members, join_id_taken,
+    Sight, admit_members, join_id_taken,
 };
 use postroom_core::{Error, ErrorKind, Join, JoinId, Message, MessageId, Result, micros};
 use sqlx::Row;
@@ -139,18 +139,12 @@ impl PgStore {
 }
 
 fn sight(row: &PgRow, in_inbox: bool) -> sqlx::Result<Sight> {
-    let state: Option<i16> = row.try_get("state")?;
-    let join = match state.and_then(JoinState::from_code) {
+    let join = match row.try_get("state")? {
         Some(state) => Some((state, counter(row, "expected")?, counter(row, "attached")?)),
         None => None,
     };
-    let member: Option<bool> = row.try_get("member_in_inbox")?;
-    let standing: Option<i16> = row.try_get("standing")?;
-    let message = match standing {
-        None => Standing::Gone,
-        Some(code) => MemberOutcome::from_code(code).map_or(Standing::Live, Standing::Settled),
-    };
-    Ok(Sight { join, member: member.map(|member| member == in_inbox), message })
+    let (member, standing) = (row.try_get("member_in_inbox")?, row.try_get("standing")?);
+    Ok(Sight::of_codes(join, member, standing, in_inbox))
 }
 
 fn join_record(row: &PgRow) -> sqlx::Result<JoinRecord> {
