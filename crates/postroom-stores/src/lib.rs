@@ -4,7 +4,13 @@
 //! so that a diff of two folders is the review. What they share is here: [names](StoreConfig) and
 //! the decoding of a stored message.
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod cancel;
 mod config;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod floor;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod names;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -12,8 +18,12 @@ mod row;
 mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod taking;
 
 pub use config::StoreConfig;
+#[cfg(feature = "mysql")]
+pub use mysql::MySqlStore;
 pub use names::Queue;
 #[cfg(feature = "postgres")]
 pub use postgres::PgStore;

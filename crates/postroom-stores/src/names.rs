@@ -54,12 +54,12 @@ impl Names {
         Self { queue, ..self.clone() }
     }
 
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn queue(&self) -> Queue {
         self.queue
     }
 
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn schema(&self) -> &str {
         &self.schema
     }
@@ -93,7 +93,7 @@ impl Names {
         AssertSqlSafe(text).into_sql_str()
     }
 
-    #[cfg(any(feature = "sqlite", test))]
+    #[cfg(any(feature = "mysql", feature = "sqlite", test))]
     /// A statement for a database without schemas: `postroom_outbox_x` becomes
     /// `schema_prefix_inbox_x`.
     pub(crate) fn render_flat(&self, sql: &str) -> SqlStr {
@@ -106,8 +106,14 @@ impl Names {
     }
 }
 
+/// Text that was rendered before, put together anew.
+#[cfg(feature = "mysql")]
+pub(crate) fn joined(parts: &[&str]) -> SqlStr {
+    AssertSqlSafe(parts.concat()).into_sql_str()
+}
+
 /// An insert of one row as an insert of `rows`: the line after `values` is repeated.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn repeat_values(insert: &SqlStr, rows: usize) -> SqlStr {
     let (head, tail) = insert.as_str().split_once("values\n").expect("an insert with values");
     let (row, tail) = tail.split_once('\n').expect("a line for the row");

@@ -89,7 +89,7 @@ pub(crate) const DONE: i16 = 1;
 pub(crate) const DEAD: i16 = 2;
 
 /// How a settlement is passed to SQL.
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod kind {
     pub(crate) const DONE: i16 = 1;
     pub(crate) const DEAD: i16 = 2;

@@ -1,93 +1,44 @@
 //! Claiming.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use postroom_core::lifecycle::{DeadReason, Settlement};
 use postroom_core::store::order::Walk;
 use postroom_core::store::{Claim, Claimed, WorkItem};
-use postroom_core::{Lane, Lease, LeaseToken, Result, WorkId, micros};
+use postroom_core::{Lane, Lease, Result, micros};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
 
 use super::PgStore;
 use super::classify::classify;
-use super::floor::Start;
 use super::row::{counter, small_count, stored_message, time};
 use super::session::Purpose;
 use super::time::PgTime;
+use crate::floor::Start;
+use crate::taking::{Summary, Takes, Taking, Turn};
 
 const WHAT: &str = "claim";
 
 /// What is paused may change between two tries of a claim.
 const TRIES: usize = 3;
 
-const UNDECODABLE: Settlement =
-    Settlement::Dead { reason: DeadReason::Undecodable, counted: false, error: None };
-
-/// Whose turn it is: of the ordered and the unordered rows, and of the keys.
-#[derive(Debug, Default)]
-pub(super) struct Turn {
-    ordered_first: AtomicBool,
-    last_key: Mutex<Option<Lane>>,
-}
-
-/// A claim at work: what is left to take, and what it has.
-struct Taking<'a> {
-    claim: &'a Claim,
-    token: LeaseToken,
-    room: u32,
-    suspects: u32,
-    claimed: Claimed,
-    /// Rows that can not be decoded, and what comes behind them in their key.
-    refused: Vec<(Lease, Settlement)>,
-}
-
 impl PgStore {
     pub(super) async fn claim_batch(&self, claim: &Claim) -> Result<Claimed> {
-        let mut taking = Taking {
-            claim,
-            token: LeaseToken::random(),
-            room: claim.batch(),
-            suspects: claim.max_suspects(),
-            claimed: Claimed::default(),
-            refused: Vec::new(),
-        };
-        let taken = self.take_both(&mut taking).await;
-        // What was leased before an error is the caller's; the error will come again.
-        if !taking.has_something() {
-            taken?;
-        }
+        let mut taking = Taking::new(claim);
+        taking.take_from(self).await?;
+        let mut lost = 0;
         if !taking.refused.is_empty() {
             // When this fails the rows come back with their leases: no reason to lose the others.
             let settled = self.settle_items(claim.owner(), &taking.refused).await;
-            let lost = settled.map_or(usize::MAX, |settled| settled.lost.len());
-            let dead = taking.refused.iter().filter(|(_, settlement)| *settlement == UNDECODABLE);
-            taking.claimed.dead += dead.count().saturating_sub(lost) as u32;
+            lost = settled.map_or(usize::MAX, |settled| settled.lost.len());
         }
-        Ok(taking.claimed)
+        Ok(taking.finish(lost))
     }
+}
 
-    async fn take_both(&self, taking: &mut Taking<'_>) -> Result<()> {
-        let ordered = taking.claim.wants_ordered();
-        if ordered && self.turn.ordered_first.swap(false, Ordering::Relaxed) {
-            self.take_ordered(taking).await?;
-            if taking.wants_more() {
-                self.take_unordered(taking).await?;
-            }
-            return Ok(());
-        }
-        let ordered_work = self.take_unordered(taking).await? && ordered;
-        if ordered_work {
-            self.turn.ordered_first.store(true, Ordering::Relaxed);
-            if taking.wants_more() {
-                self.take_ordered(taking).await?;
-            }
-        }
-        Ok(())
+impl Takes for PgStore {
+    fn turn(&self) -> &Turn {
+        &self.turn
     }
 
     /// Takes rows without an ordering key. Answers whether there are others.
@@ -104,7 +55,7 @@ impl PgStore {
         }
         let read = |row: &PgRow| row.try_get("ordered_work");
         let ordered_work = rows.first().map_or(Ok(false), read);
-        taking.add(&rows).map_err(|error| classify(WHAT, error))?;
+        add(taking, &rows).map_err(|error| classify(WHAT, error))?;
         ordered_work.map_err(|error| classify(WHAT, error))
     }
 
@@ -117,7 +68,7 @@ impl PgStore {
             let Some(first) = rows.first() else { return Ok(()) };
             let read = |error| classify(WHAT, error);
             let last = last_key(first).map_err(read)?;
-            taking.add(&rows).map_err(read)?;
+            add(taking, &rows).map_err(read)?;
             let more = walk.go_on(last);
             *self.turn.last_key() = walk.cursor(taking.room);
             if !more || taking.room == 0 {
@@ -125,7 +76,9 @@ impl PgStore {
             }
         }
     }
+}
 
+impl PgStore {
     /// One claim of rows without a key, from `start` on.
     async fn look(&self, taking: &Taking<'_>, start: Start) -> Result<Vec<PgRow>> {
         let rows = self.unpaused_rows(taking, start.seq()).await?;
@@ -170,7 +123,7 @@ impl PgStore {
         paused: &[Option<i64>],
     ) -> Result<Vec<PgRow>> {
         let query = self.query(&self.sql.claim);
-        let query = taking.bind(query, self.now()).bind(start);
+        let query = bind(taking, query, self.now()).bind(start);
         let excluded = taking.claim.excluded_topics().iter().copied();
         let left_out: Vec<_> = excluded.chain(paused.iter().copied().flatten()).collect();
         self.rows_for(Purpose::Claim, WHAT, query.bind(left_out).bind(paused.to_vec())).await
@@ -187,8 +140,7 @@ impl PgStore {
 
     async fn ordered_rows(&self, taking: &Taking<'_>, after: Option<Lane>) -> Result<Vec<PgRow>> {
         let query = self.query(&self.sql.claim_ordered);
-        let query = taking
-            .bind(query, self.now())
+        let query = bind(taking, query, self.now())
             .bind(after.map(|lane| lane.slot))
             .bind(after.map(|lane| lane.key_hash))
             .bind(taking.claim.held_keys().map(<[i64]>::to_vec))
@@ -199,59 +151,34 @@ impl PgStore {
     }
 }
 
-impl Turn {
-    fn last_key(&self) -> MutexGuard<'_, Option<Lane>> {
-        self.last_key.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 type PgQuery = Query<'static, Postgres, PgArguments>;
 
-impl Taking<'_> {
-    /// The parameters that both kinds of claims begin with.
-    fn bind(&self, query: PgQuery, now: Option<PgTime>) -> PgQuery {
-        query
-            .bind(now)
-            .bind(self.claim.owner().as_uuid())
-            .bind(self.token.as_uuid())
-            .bind(micros(self.claim.lease()))
-            .bind(integer(self.room))
-            .bind(integer(self.suspects))
-            .bind(integer(self.claim.attempts_limit()))
-    }
+/// The parameters that both kinds of claims begin with.
+fn bind(taking: &Taking<'_>, query: PgQuery, now: Option<PgTime>) -> PgQuery {
+    query
+        .bind(now)
+        .bind(taking.claim.owner().as_uuid())
+        .bind(taking.token.as_uuid())
+        .bind(micros(taking.claim.lease()))
+        .bind(integer(taking.room))
+        .bind(integer(taking.suspects))
+        .bind(integer(taking.claim.attempts_limit()))
+}
 
-    fn wants_more(&self) -> bool {
-        self.room > 0 && !(self.claim.is_quick() && self.has_something())
+fn add(taking: &mut Taking<'_>, rows: &[PgRow]) -> sqlx::Result<()> {
+    let Some(first) = rows.first() else { return Ok(()) };
+    taking.count(Summary {
+        taken: small_count(first, "taken")?,
+        suspects: small_count(first, "suspects")?,
+        dead: small_count(first, "dead")?,
+    });
+    for row in rows {
+        let Some(seq) = row.try_get("seq")? else { continue };
+        // A claim of unordered rows has no such column.
+        let key = row.try_get("key_hash").unwrap_or_default();
+        taking.add(seq, key, |lease| work_item(row, lease));
     }
-
-    fn has_something(&self) -> bool {
-        !self.claimed.items.is_empty() || !self.refused.is_empty() || self.claimed.dead > 0
-    }
-
-    fn add(&mut self, rows: &[PgRow]) -> sqlx::Result<()> {
-        let Some(first) = rows.first() else { return Ok(()) };
-        self.room = self.room.saturating_sub(small_count(first, "taken")?);
-        self.suspects = self.suspects.saturating_sub(small_count(first, "suspects")?);
-        self.claimed.dead += small_count(first, "dead")?;
-        let mut broken_keys = HashSet::new();
-        for row in rows {
-            let Some(seq) = row.try_get("seq")? else { continue };
-            let lease = Lease { work: WorkId::new(seq), token: self.token };
-            // A claim of unordered rows has no such column.
-            let key: Option<i64> = row.try_get("key_hash").unwrap_or_default();
-            match work_item(row, lease) {
-                _ if key.is_some_and(|key| broken_keys.contains(&key)) => {
-                    self.refused.push((lease, Settlement::Release));
-                }
-                Ok(item) => self.claimed.items.push(item),
-                Err(_) => {
-                    self.refused.push((lease, UNDECODABLE));
-                    broken_keys.extend(key);
-                }
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// The key at which a stretch ended; none when there was no further one.
@@ -272,7 +199,6 @@ pub(super) fn integer(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// A row that can not be read, for whatever reason, must not fail its batch.
 fn work_item(row: &PgRow, lease: Lease) -> Result<WorkItem> {
     let read = |error| classify("read a message", error);
     Ok(WorkItem {

@@ -12,6 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, Postgres, Transaction};
 
 use super::classify::classify;
+use crate::cancel::begin_uncut;
 
 /// A stopped client must not keep locks: longer than any statement of ours waits for its next.
 const OWN_SESSION: &str = "\
@@ -155,19 +156,6 @@ async fn is_alive(conn: &mut PgConnection, about: PoolConnectionMetadata) -> sql
         conn.ping().await?;
     }
     Ok(true)
-}
-
-/// In a task, so that a caller who goes away can not cut it: a cut BEGIN leaves its transaction
-/// open in the pool (B08).
-async fn begin_uncut(
-    pool: &PgPool,
-    sql: &'static str,
-) -> sqlx::Result<Transaction<'static, Postgres>> {
-    let pool = pool.clone();
-    match tokio::spawn(async move { pool.begin_with(sql).await }).await {
-        Ok(begun) => begun,
-        Err(_) => Err(sqlx::Error::WorkerCrashed),
-    }
 }
 
 /// A connection of the engine.

@@ -1,15 +1,12 @@
 //! Transactions of the application.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use postroom_core::store::StoreTransaction;
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Postgres, Transaction};
 
 use super::classify::{classify, classify_commit, is_no_transaction};
+use crate::cancel::Leaked;
 
 /// A transaction of sqlx, as [`Outbox::adopt`](postroom_core::Outbox::adopt) takes it.
 #[derive(Debug)]
@@ -51,7 +48,7 @@ impl StoreTransaction for PgTx<'_> {
     }
 
     async fn savepoint(&mut self) -> Result<PgTx<'_>> {
-        let begun = Leaked(Some(Box::pin(self.tx.begin())));
+        let begun = Leaked::new(self.tx.begin());
         let tx = begun.await.map_err(|error| classify("savepoint", error))?;
         Ok(PgTx { tx, nested: true })
     }
@@ -81,31 +78,5 @@ pub(crate) async fn require_transaction(conn: &mut PgConnection) -> Result<()> {
         )
         .with_source(error)),
         Err(error) => Err(classify("publish", error)),
-    }
-}
-
-/// A future that is forgotten when it is cancelled.
-///
-/// Dropping sqlx's half-done SAVEPOINT rolls back the whole transaction behind our back, and the
-/// caller's next statements would run outside any. Forgotten, the savepoint is simply there,
-/// unused, until the transaction ends.
-struct Leaked<F>(Option<Pin<Box<F>>>);
-
-impl<F: Future> Future for Leaked<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let future = self.0.as_mut().expect("not polled again after it was ready");
-        let output = std::task::ready!(future.as_mut().poll(cx));
-        self.0 = None;
-        Poll::Ready(output)
-    }
-}
-
-impl<F> Drop for Leaked<F> {
-    fn drop(&mut self) {
-        if let Some(future) = self.0.take() {
-            std::mem::forget(future);
-        }
     }
 }

@@ -1,0 +1,2 @@
+-- Now, ids.
+call postroom_outbox_run_discard(?, ?)

@@ -1,0 +1,2 @@
+-- Now, age, limit. Members go first, in the same call.
+call postroom_outbox_run_purge_joins(?, ?, ?)

@@ -1,0 +1,2 @@
+-- Now, owner, items, lease.
+call postroom_outbox_run_renew(?, ?, ?, ?)

@@ -1,0 +1,2 @@
+-- Now, places with their hashes.
+call postroom_outbox_run_replay(?, ?)

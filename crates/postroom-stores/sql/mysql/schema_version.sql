@@ -1,0 +1,2 @@
+select schema_version, min_client
+from postroom_meta

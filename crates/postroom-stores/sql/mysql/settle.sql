@@ -1,0 +1,2 @@
+-- Now, owner, items, whether done messages are kept, whether the dead stop their keys.
+call postroom_outbox_run_settle(?, ?, ?, ?, ?)

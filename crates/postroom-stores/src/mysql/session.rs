@@ -1,0 +1,188 @@
+//! Connections: the engine's own, and the application's.
+//!
+//! Engine sessions read committed data, whatever the server's default: at REPEATABLE READ a claim
+//! would block every producer's insert. A foreign pool is left as it is: the procedures begin their
+//! own transactions at READ COMMITTED.
+
+use std::time::Duration;
+
+use postroom_core::{Error, ErrorKind, Result};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
+use sqlx::pool::{PoolConnection, PoolConnectionMetadata};
+use sqlx::{ConnectOptions, Connection, Executor, MySql, Row, Transaction};
+
+use super::classify::classify;
+use super::row::{flag, text};
+use super::transaction::BEGIN;
+use crate::cancel::begin_uncut;
+
+/// A stopped client must not keep locks. Only MariaDB has a limit for that.
+const OWN_SESSION: &str = "\
+    set session transaction isolation level read committed; \
+    set session autocommit = 1, innodb_lock_wait_timeout = 5 /*M!, idle_transaction_timeout = 10 */";
+
+/// How long a call waits for a connection. The driver's default of 30 s is a whole lease.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection that was not used for so long may be gone.
+const UNUSED: Duration = Duration::from_secs(1);
+
+/// What the engine wants a connection for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// Has a connection of its own: whatever else keeps the others busy, no lease is lost by it.
+    Renew,
+    Other,
+}
+
+/// The ways to a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Sessions {
+    renewals: MySqlPool,
+    others: MySqlPool,
+    application: MySqlPool,
+    /// Not ours to close.
+    foreign: bool,
+}
+
+impl Sessions {
+    /// Several pools on one database: engine settings must not leak into the application's
+    /// statements.
+    pub(super) async fn connect(url: &str) -> Result<Self> {
+        let options: MySqlConnectOptions =
+            url.parse().map_err(|error| classify("connect", error))?;
+        if options.get_database().is_none() {
+            let problem = "the URL must name a database, as in mysql://user@host/shop";
+            return Err(Error::new(ErrorKind::Invalid, problem));
+        }
+        let pool = || {
+            let tested = MySqlPoolOptions::new().test_before_acquire(false);
+            tested
+                .before_acquire(|conn, about| Box::pin(is_alive(conn, about)))
+                .acquire_timeout(PATIENCE)
+        };
+        let application = pool().connect_lazy_with(options.clone());
+        let options = options.disable_statement_logging();
+        let engine = || {
+            pool().after_connect(|conn, _| {
+                Box::pin(async move { conn.execute(sqlx::raw_sql(OWN_SESSION)).await.map(drop) })
+            })
+        };
+        let renewals = engine().max_connections(1).connect_lazy_with(options.clone());
+        let others = engine().connect_with(options).await;
+        let others = others.map_err(|error| classify("connect", error))?;
+        let sessions = Self { renewals, others, application, foreign: false };
+        sessions.check_server().await?;
+        Ok(sessions)
+    }
+
+    pub(super) fn foreign(pool: MySqlPool) -> Self {
+        Self { renewals: pool.clone(), others: pool.clone(), application: pool, foreign: true }
+    }
+
+    /// Whether this server can do what the store needs.
+    pub(super) async fn check_server(&self) -> Result<()> {
+        let what = |error| classify("connect", error);
+        let sql = "select @@version as version, @@log_bin as is_logged, \
+            @@session.binlog_format as format";
+        let mut conn = self.engine(Purpose::Other, "connect").await?;
+        let row = sqlx::query(sql).fetch_one(&mut *conn).await.map_err(what)?;
+        let version: String = row.try_get("version").map_err(what)?;
+        if !is_recent(&version) {
+            let problem = format!(
+                "Postroom needs MariaDB 10.6 or MySQL 8.0 or later; this server is {version}"
+            );
+            return Err(Error::new(ErrorKind::Schema, problem));
+        }
+        let format = text(&row, "format").map_err(what)?;
+        if flag(&row, "is_logged").map_err(what)? && format == "STATEMENT" {
+            let problem = "the server's binary log records statements, with which nothing can be \
+                written at READ COMMITTED; set binlog_format to ROW or MIXED";
+            return Err(Error::new(ErrorKind::Schema, problem));
+        }
+        Ok(())
+    }
+
+    /// The name of the database, if it was given.
+    pub(super) fn database(&self) -> Option<String> {
+        self.application.connect_options().get_database().map(ToOwned::to_owned)
+    }
+
+    /// A connection for one statement of the engine.
+    pub(super) async fn engine(
+        &self,
+        purpose: Purpose,
+        what: &str,
+    ) -> Result<PoolConnection<MySql>> {
+        let pool = match purpose {
+            Purpose::Renew => &self.renewals,
+            Purpose::Other => &self.others,
+        };
+        pool.acquire().await.map_err(|error| classify(what, error))
+    }
+
+    /// A transaction of the engine, where one statement is not enough.
+    pub(super) async fn engine_transaction(
+        &self,
+        what: &str,
+    ) -> Result<Transaction<'static, MySql>> {
+        let begin = "set transaction isolation level read committed; start transaction";
+        begin_uncut(&self.others, begin).await.map_err(|error| classify(what, error))
+    }
+
+    /// Closes the pools, but not somebody else's.
+    pub(super) async fn close(&self) {
+        if !self.foreign {
+            for pool in [&self.application, &self.renewals, &self.others] {
+                pool.close().await;
+            }
+        }
+    }
+
+    /// A guarded transaction for the application.
+    pub(super) async fn begin(&self) -> Result<Transaction<'static, MySql>> {
+        begin_uncut(&self.application, BEGIN).await.map_err(|error| classify("begin", error))
+    }
+
+    /// A connection for a migration.
+    pub(super) async fn migration(&self) -> Result<PoolConnection<MySql>> {
+        self.application.acquire().await.map_err(|error| classify("migrate", error))
+    }
+}
+
+/// MariaDB 10.6 brought SKIP LOCKED and JSON_TABLE, MySQL 8.0 too.
+fn is_recent(version: &str) -> bool {
+    let mut numbers = version.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    found >= if version.contains("MariaDB") { (10, 6) } else { (8, 0) }
+}
+
+/// A round trip that asks whether the connection is there is worth it only after a while: it would
+/// be a good part of a claim.
+async fn is_alive(conn: &mut MySqlConnection, about: PoolConnectionMetadata) -> sqlx::Result<bool> {
+    if about.idle_for >= UNUSED {
+        conn.ping().await?;
+    }
+    Ok(true)
+}
+
+/// For what can not happen.
+pub(super) fn broken(what: &str) -> Error {
+    Error::new(ErrorKind::Database, format!("the database answered without {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_are_told_apart() {
+        for fine in ["10.11.19-MariaDB-0+deb12u1-log", "11.8.2-MariaDB", "8.0.36", "9.1.0", "8.4.2"]
+        {
+            assert!(is_recent(fine), "{fine}");
+        }
+        for old in ["10.5.23-MariaDB", "5.7.44-log", "5.5.68-MariaDB", ""] {
+            assert!(!is_recent(old), "{old}");
+        }
+    }
+}

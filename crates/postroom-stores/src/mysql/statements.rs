@@ -1,0 +1,71 @@
+//! The statements of one box, rendered once with the configured names.
+
+use sqlx::SqlStr;
+
+use crate::names::Names;
+
+macro_rules! statements {
+    ($($name:ident: $text:expr),* $(,)?) => {
+        /// One field per file in `sql/mysql`.
+        #[derive(Debug)]
+        pub(super) struct Statements {
+            $(pub(super) $name: SqlStr,)*
+        }
+
+        impl Statements {
+            pub(super) fn new(names: &Names) -> Self {
+                // A clone is shared text; the original would be copied by each later clone.
+                Self { $($name: names.render_flat($text).clone(),)* }
+            }
+
+            /// All of them by name.
+            #[cfg(test)]
+            pub(super) fn all(&self) -> Vec<(&'static str, SqlStr)> {
+                vec![$((stringify!($name), self.$name.clone()),)*]
+            }
+        }
+    };
+}
+
+statements! {
+    admit: include_str!("../../sql/mysql/admit.sql"),
+    append: include_str!("../../sql/mysql/append.sql"),
+    append_begin: include_str!("../../sql/mysql/append_begin.sql"),
+    append_key: include_str!("../../sql/mysql/append_key.sql"),
+    append_lookup: include_str!("../../sql/mysql/append_lookup.sql"),
+    append_ordered: include_str!("../../sql/mysql/append_ordered.sql"),
+    append_park: include_str!("../../sql/mysql/append_park.sql"),
+    append_place: include_str!("../../sql/mysql/append_place.sql"),
+    append_undo: include_str!("../../sql/mysql/append_undo.sql"),
+    append_won: include_str!("../../sql/mysql/append_won.sql"),
+    attempts: include_str!("../../sql/mysql/attempts.sql"),
+    claim: include_str!("../../sql/mysql/claim.sql"),
+    claim_ordered: include_str!("../../sql/mysql/claim_ordered.sql"),
+    discard: include_str!("../../sql/mysql/discard.sql"),
+    get: include_str!("../../sql/mysql/get.sql"),
+    join_add: include_str!("../../sql/mysql/join_add.sql"),
+    join_cancel: include_str!("../../sql/mysql/join_cancel.sql"),
+    join_follow_up: include_str!("../../sql/mysql/join_follow_up.sql"),
+    join_forget: include_str!("../../sql/mysql/join_forget.sql"),
+    join_get: include_str!("../../sql/mysql/join_get.sql"),
+    join_list: include_str!("../../sql/mysql/join_list.sql"),
+    join_look: include_str!("../../sql/mysql/join_look.sql"),
+    join_members: include_str!("../../sql/mysql/join_members.sql"),
+    join_start: include_str!("../../sql/mysql/join_start.sql"),
+    leave: include_str!("../../sql/mysql/leave.sql"),
+    list: include_str!("../../sql/mysql/list.sql"),
+    next_due: include_str!("../../sql/mysql/next_due.sql"),
+    pause: include_str!("../../sql/mysql/pause.sql"),
+    paused: include_str!("../../sql/mysql/paused.sql"),
+    pauses: include_str!("../../sql/mysql/pauses.sql"),
+    purge: include_str!("../../sql/mysql/purge.sql"),
+    purge_joins: include_str!("../../sql/mysql/purge_joins.sql"),
+    purge_keys: include_str!("../../sql/mysql/purge_keys.sql"),
+    reap: include_str!("../../sql/mysql/reap.sql"),
+    renew: include_str!("../../sql/mysql/renew.sql"),
+    replay: include_str!("../../sql/mysql/replay.sql"),
+    resume: include_str!("../../sql/mysql/resume.sql"),
+    schema_version: include_str!("../../sql/mysql/schema_version.sql"),
+    settle: include_str!("../../sql/mysql/settle.sql"),
+    stats: include_str!("../../sql/mysql/stats.sql"),
+}
