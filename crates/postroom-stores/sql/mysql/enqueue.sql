@@ -26,17 +26,17 @@ begin
     declare continue handler for not found begin end;
     set p_same = null;
     select
-        stored.topic, stored.payload, stored.content_type,
-        convert(stored.headers using utf8mb4), stored.aggregate_type, stored.aggregate_id,
-        stored.ordering_key, stored.tenant_id, stored.correlation_id, stored.causation_id,
-        stored.idempotency_key, stored.priority
+        known.topic, known.payload, known.content_type,
+        convert(known.headers using utf8mb4), known.aggregate_type, known.aggregate_id,
+        known.ordering_key, known.tenant_id, known.correlation_id, known.causation_id,
+        known.idempotency_key, known.priority
     into
         topic, payload, content_type,
         headers, aggregate_type, aggregate_id,
         ordering_key, tenant_id, correlation_id, causation_id,
         idempotency_key, priority
-    from postroom_outbox_message as stored
-    where stored.id = p_id
+    from postroom_outbox_message as known
+    where known.id = p_id
     lock in share mode;
     if topic is not null then
         if headers is not null then
@@ -99,8 +99,9 @@ begin
     end if;
 end;
 
--- Says which message has this key, and whether the key was there before. The upsert takes an
--- exclusive lock and waits for a rival; INSERT IGNORE would share it, and three rivals deadlock.
+-- Says which message has this key, and whether the key is new. The upsert waits for a rival and
+-- then has the key for itself; INSERT IGNORE would share it, and of two that waited one would die
+-- of the read below.
 create procedure postroom_outbox_take_key(
     in p_idempotency_key binary(16), in p_tenant_id varbinary(256), in p_now bigint,
     in p_id binary(16), in p_content binary(32), out p_first binary(16), out p_is_new tinyint
@@ -227,8 +228,8 @@ begin
     declare expires_at bigint;
     declare priority bigint default 0;
     declare max_payload_bytes bigint default 1048576;
-    declare stored binary(16);
-    declare stored_text char(36) character set utf8mb4;
+    declare first_id binary(16);
+    declare id_text char(36) character set utf8mb4;
     declare already_existed tinyint;
     declare refusal longtext character set utf8mb4;
     -- The caller's own inserts set this, and it may ask for it after this call.
@@ -346,11 +347,11 @@ begin
             id, now_micros, p_topic, p_payload, content_type, headers, header_parts,
             aggregate_type, aggregate_id, ordering_key, tenant_id, correlation_id, causation_id,
             idempotency_key, occurred_at, due_at, expires_at, priority,
-            stored, already_existed
+            first_id, already_existed
         );
     end;
     release savepoint postroom_enqueue;
     do last_insert_id(last_id);
-    call postroom_show_uuid(stored, stored_text);
-    select stored_text as id, already_existed as already_existed;
+    call postroom_show_uuid(first_id, id_text);
+    select id_text as id, already_existed as already_existed;
 end;
