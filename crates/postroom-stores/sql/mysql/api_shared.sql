@@ -220,20 +220,18 @@ create procedure postroom_read_headers(
 sql security definer
 begin
     declare at_end tinyint default 0;
-    declare name longtext character set utf8mb4;
-    declare kind varchar(32) character set utf8mb4;
+    declare name varchar(129) character set utf8mb4;
+    declare given_value json;
     declare chars longtext character set utf8mb4;
     declare bytes bigint default 0;
     declare refusal longtext character set utf8mb4;
+    -- Names only, and short ones, so that the cursor stays in memory. A longer one is null.
     declare header cursor for
-        select
-            given.name,
-            json_type(json_extract(p_headers, concat('$.', json_quote(given.name)))),
-            json_unquote(json_extract(p_headers, concat('$.', json_quote(given.name))))
+        select given.name
         from json_table(json_keys(p_headers), '$[*]' columns (
-            name longtext character set utf8mb4 path '$'
+            name varchar(129) character set utf8mb4 path '$'
         )) as given
-        order by cast(given.name as binary);
+        order by cast(given.name as binary(516));
     declare continue handler for not found set at_end = 1;
     set p_text = null, p_parts = '';
     if json_type(p_headers) <> 'OBJECT' then
@@ -250,23 +248,27 @@ begin
         open header;
         headers: loop
             set at_end = 0;
-            fetch header into name, kind, chars;
+            fetch header into name;
             if at_end then
                 leave headers;
             end if;
-            if kind <> 'STRING' then
-                call postroom_refuse('headers must be a JSON object of strings');
-            end if;
             -- What is not ASCII has more bytes than characters.
-            if char_length(name) not between 1 and 128
+            if name is null
+                or char_length(name) not between 1 and 128
                 or octet_length(name) > char_length(name)
                 or name regexp '[^!-~]'
             then
                 set refusal = concat(
-                    'header name must be 1 to 128 characters of visible ASCII, got ', left(name, 64)
+                    'header name must be 1 to 128 characters of visible ASCII, got ',
+                    coalesce(left(name, 64), 'a longer one')
                 );
                 call postroom_refuse(refusal);
             end if;
+            set given_value = json_extract(p_headers, concat('$.', json_quote(name)));
+            if json_type(given_value) <> 'STRING' then
+                call postroom_refuse('headers must be a JSON object of strings');
+            end if;
+            set chars = json_unquote(given_value);
             if locate(unhex('00'), cast(chars as binary)) > 0
                 or locate(unhex('0A'), cast(chars as binary)) > 0
                 or locate(unhex('0D'), cast(chars as binary)) > 0
