@@ -86,6 +86,7 @@ impl StoredMessage {
 /// The number under which a settled row keeps its state.
 pub(crate) const DONE: i16 = 1;
 /// See [`DONE`].
+#[cfg(feature = "sqlite")]
 pub(crate) const DEAD: i16 = 2;
 
 /// How a settlement is passed to SQL.

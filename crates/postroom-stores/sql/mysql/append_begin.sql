@@ -1,6 +1,11 @@
--- What an append must know first: now, how far apart places are, and what is paused.
+-- What an append must know first: now, how far apart places are, and a row per pause.
 select
-    coalesce(?, timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6))) as now,
+    clock.now,
     cast(@@auto_increment_increment as signed) as step,
-    exists (select 1 from postroom_outbox_control where topic = '') as all_paused,
-    (select json_arrayagg(topic_hash) from postroom_outbox_control where topic <> '') as paused
+    control.topic is not null as is_pause,
+    control.topic_hash
+from (
+    select coalesce(?, timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6)))
+        as now
+) as clock
+left join postroom_outbox_control as control on true

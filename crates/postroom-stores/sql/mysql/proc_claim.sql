@@ -133,7 +133,7 @@ begin
         for update skip locked;
         set p_found = row_count();
     elseif p_limit > 0 then
-        -- lifecycle::after_lost_lease: the first lost lease adds no attempt, every further one does.
+        -- lifecycle::after_lost_lease: the first one lost adds no attempt, every further one does.
         insert into postroom_outbox_taken (
             seq, id, band, suspect, leased, old_owner, attempts, lost, locked_until, reason
         )

@@ -241,15 +241,19 @@ create procedure postroom_outbox_renew_ordered(
 sql security definer
 begin
     -- Slots before rows, as claims do.
-    update postroom_outbox_given as given
+    delete from postroom_outbox_visiting;
+    insert into postroom_outbox_visiting (slot)
+    select distinct queue.slot
+    from postroom_outbox_given as given
     straight_join postroom_outbox_ordered as queue force index (seq) on queue.seq = given.seq
-    straight_join postroom_outbox_slot as slot on slot.slot = queue.slot
-    set slot.locked_until = greatest(slot.locked_until, p_until)
     where queue.leased = 1
         and queue.token = given.token
         and queue.owner = p_owner
-        and queue.locked_until > p_present
-        and slot.owner = p_owner
+        and queue.locked_until > p_present;
+    update postroom_outbox_visiting as visiting
+    straight_join postroom_outbox_slot as slot on slot.slot = visiting.slot
+    set slot.locked_until = greatest(slot.locked_until, p_until)
+    where slot.owner = p_owner
         and slot.locked_until > p_present;
     insert into postroom_outbox_held (
         place, seq, token, id, band, slot, key_hash, attempts, lost, kind, delay, counted

@@ -12,15 +12,20 @@ begin
     from postroom_outbox_slot
     where owner = p_owner and slot > p_above
     for update skip locked;
+    -- By an insert, which reads without locks: a settle may have these rows.
+    delete from postroom_outbox_visited;
+    insert into postroom_outbox_visited (slot, key_hash, seq, is_open, is_suspect)
+    select distinct queue.slot, 0, 0, 0, 0
+    from postroom_outbox_visiting as idle
+    straight_join postroom_outbox_ordered as queue on queue.slot = idle.slot
+    where queue.leased = 1
+        and queue.owner = p_owner;
     update postroom_outbox_visiting as idle
     straight_join postroom_outbox_slot as mine on mine.slot = idle.slot
+    left join postroom_outbox_visited as busy on busy.slot = idle.slot
     set mine.owner = null,
         mine.locked_until = null
-    where not exists (
-        select 1
-        from postroom_outbox_ordered as queue
-        where queue.slot = mine.slot and queue.leased = 1 and queue.owner = p_owner
-    );
+    where busy.slot is null;
 end;
 
 create procedure postroom_outbox_leave_slots(p_owner binary(16))
@@ -48,7 +53,12 @@ begin
         insert into postroom_outbox_node (owner, live_until)
         values (p_owner, renewed)
         on duplicate key update live_until = renewed;
-        delete from postroom_outbox_node where live_until < p_present - 86400000000;
+        -- Looked for first: a search by a delete locks the rows of others.
+        if exists (
+            select 1 from postroom_outbox_node where live_until < p_present - 86400000000
+        ) then
+            delete from postroom_outbox_node where live_until < p_present - 86400000000;
+        end if;
     end if;
     select ceil(256 / count(*)) into share
     from postroom_outbox_node

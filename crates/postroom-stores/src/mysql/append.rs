@@ -82,8 +82,8 @@ impl MySqlStore {
 
     async fn begin_append(&self, conn: &mut MySqlConnection) -> Result<Begun> {
         let query = self.query(&self.sql.append_begin).bind(self.now());
-        let row = query.fetch_one(conn).await.map_err(|error| classify(WHAT, error))?;
-        Begun::read(&row).map_err(|error| classify(WHAT, error))
+        let rows = query.fetch_all(conn).await.map_err(|error| classify(WHAT, error))?;
+        Begun::read(&rows).map_err(|error| classify(WHAT, error))
     }
 
     /// Answers for messages whose key another one has.
@@ -207,7 +207,7 @@ impl MySqlStore {
     }
 
     /// Answers for messages whose key or id is taken. None for one that was taken by itself, in an
-    /// append of this transaction that was cancelled halfway: the rest of it is still to be written.
+    /// append of this transaction that was cancelled halfway: its rest is still to be written.
     async fn look_up(
         &self,
         conn: &mut MySqlConnection,
@@ -275,12 +275,16 @@ impl MySqlStore {
 }
 
 impl Begun {
-    fn read(row: &MySqlRow) -> sqlx::Result<Self> {
-        let topics: Option<String> = row.try_get("paused")?;
-        let topics = topics.map(|json| serde_json::from_str(&json)).transpose();
-        let topics = topics.map_err(|error| sqlx::Error::Decode(error.into()))?;
-        let paused = Paused { all: flag(row, "all_paused")?, topics: topics.unwrap_or_default() };
-        Ok(Self { now: time(row, "now")?, step: int(row, "step")?.max(1), paused })
+    fn read(rows: &[MySqlRow]) -> sqlx::Result<Self> {
+        let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let mut pauses = Vec::new();
+        for row in rows {
+            if flag(row, "is_pause")? {
+                pauses.push(row.try_get("topic_hash")?);
+            }
+        }
+        let (now, step) = (time(first, "now")?, int(first, "step")?.max(1));
+        Ok(Self { now, step, paused: Paused::of(pauses) })
     }
 }
 

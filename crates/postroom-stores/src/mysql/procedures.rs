@@ -9,12 +9,13 @@ use uuid::Uuid;
 use crate::names::{Names, Queue, joined};
 
 /// What both boxes share; joins publish into the outbox.
-const SHARED_SCRIPTS: [&str; 2] = [
+const SHARED_SCRIPTS: [&str; 3] = [
     include_str!("../../sql/mysql/proc_shared.sql"),
+    include_str!("../../sql/mysql/api_shared.sql"),
     include_str!("../../sql/mysql/proc_join.sql"),
 ];
 
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("../../sql/mysql/proc_claim.sql"),
     include_str!("../../sql/mysql/proc_slot.sql"),
     include_str!("../../sql/mysql/proc_order.sql"),
@@ -22,6 +23,8 @@ const SCRIPTS: [&str; 7] = [
     include_str!("../../sql/mysql/proc_append.sql"),
     include_str!("../../sql/mysql/proc_join_box.sql"),
     include_str!("../../sql/mysql/proc_admin.sql"),
+    include_str!("../../sql/mysql/enqueue.sql"),
+    include_str!("../../sql/mysql/procedures.sql"),
 ];
 
 /// The box as a person reads it, for both.

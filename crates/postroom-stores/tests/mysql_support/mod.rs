@@ -1,5 +1,5 @@
-//! A MySQL or MariaDB server for tests: each has a database of its own. To set one up takes a second
-//! there, so they are kept, and lent to one test at a time.
+//! A MySQL or MariaDB server for tests: each has a database of its own. To set one up takes a
+//! second there, so they are kept, and lent to one test at a time.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
