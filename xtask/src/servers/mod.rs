@@ -7,6 +7,7 @@
 
 mod account;
 mod apt;
+mod mariadb;
 mod postgres;
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -42,15 +43,17 @@ pub(crate) enum Durability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Postgres,
+    MariaDb,
 }
 
 impl Kind {
     /// Every server that the tests need.
-    pub(crate) const ALL: &[Self] = &[Self::Postgres];
+    pub(crate) const ALL: &[Self] = &[Self::Postgres, Self::MariaDb];
 
     fn product(self) -> &'static dyn Product {
         match self {
             Self::Postgres => &postgres::Postgres,
+            Self::MariaDb => &mariadb::MariaDb,
         }
     }
 }
