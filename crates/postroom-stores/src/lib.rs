@@ -8,6 +8,8 @@ mod config;
 mod names;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "postgres")]
+mod roles;
 mod row;
 mod schema;
 #[cfg(feature = "sqlite")]
@@ -17,5 +19,7 @@ pub use config::StoreConfig;
 pub use names::Queue;
 #[cfg(feature = "postgres")]
 pub use postgres::PgStore;
+#[cfg(feature = "postgres")]
+pub use roles::Roles;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
