@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod clients;
 mod conform;
 mod gate;
 mod init;
@@ -41,6 +42,8 @@ enum Task {
     Test(gate::Options),
     /// Start the servers that the tests need and keep them until Ctrl-C
     Servers(servers::Options),
+    /// Install the database clients of other languages that the tests need
+    Clients,
     /// Compare the conformance cases of all stores, area by area
     Conform(conform::Options),
     /// Check the house rules that compilers do not know (seconds, no network)
@@ -69,6 +72,7 @@ fn perform(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Test(options) => gate::run(&options),
         Task::Servers(options) => servers::serve(&options),
+        Task::Clients => clients::print(),
         Task::Conform(options) => conform::run(&options),
         Task::Tidy => tidy::run(),
         Task::Bench(options) => bench::run(&options),

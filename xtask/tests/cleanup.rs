@@ -23,6 +23,23 @@ printf '%s\\n' $$ \"$2\" 0 0 '' 127.0.0.1 0 ready > \"$2/postmaster.pid\"
 exec sleep 600
 ";
 
+const INSTALL_DB: &str = "#!/bin/sh
+for word; do case $word in --datadir=*) mkdir \"${word#*=}\";; esac; done
+";
+
+/// Says that it is ready in the way of MariaDB, then waits for a signal.
+const MARIADBD: &str = "#!/bin/sh
+for word; do case $word in --pid-file=*) echo $$ > \"${word#*=}\";; esac; done
+echo ready for connections
+exec sleep 600
+";
+
+/// The variables with the URLs of servers, and where their stand-ins write who they are.
+const SERVERS: [(&str, &str); 2] = [
+    ("POSTROOM_TEST_PG_URL=postgres://", "data/postmaster.pid"),
+    ("POSTROOM_TEST_MYSQL_URL=mysql://", "data/server.pid"),
+];
+
 /// A place with stand-in programs and a folder for temporary files that can be looked into.
 struct Stage {
     folder: TempDir,
@@ -34,7 +51,14 @@ impl Stage {
         let public = fs::Permissions::from_mode(0o755);
         fs::set_permissions(stage.folder.path(), public.clone()).unwrap();
         fs::create_dir(stage.temporary()).unwrap();
-        for (name, text) in [("initdb", INITDB), ("postgres", POSTGRES), ("cargo", cargo)] {
+        let programs = [
+            ("initdb", INITDB),
+            ("postgres", POSTGRES),
+            ("mariadb-install-db", INSTALL_DB),
+            ("mariadbd", MARIADBD),
+            ("cargo", cargo),
+        ];
+        for (name, text) in programs {
             let path = stage.folder.path().join(name);
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, public.clone()).unwrap();
@@ -52,14 +76,18 @@ impl Stage {
         command.arg(task).env("PATH", path).env("TMPDIR", self.temporary());
         command.env("CARGO", self.folder.path().join("cargo"));
         command.env("CARGO_PID_FILE", self.folder.path().join("cargo.pid"));
-        command.env_remove("POSTROOM_TEST_PG_URL").env_remove("POSTROOM_BENCH_PG_URL");
+        for variable in ["POSTROOM_TEST_PG_URL", "POSTROOM_TEST_MYSQL_URL", "POSTROOM_BENCH_PG_URL"]
+        {
+            command.env_remove(variable);
+        }
         Task(command.stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// The process of the stand-in server.
-    fn server(&self) -> Pid {
-        let home = fs::read_dir(self.temporary()).unwrap().next().unwrap().unwrap().path();
-        read_pid(&home.join("data/postmaster.pid"))
+    /// The process of the stand-in server that writes this file.
+    fn server(&self, pid_file: &str) -> Pid {
+        let homes = fs::read_dir(self.temporary()).unwrap().map(|entry| entry.unwrap().path());
+        let path = homes.map(|home| home.join(pid_file)).find(|path| path.exists()).unwrap();
+        read_pid(&path)
     }
 
     fn is_empty(&self) -> bool {
@@ -107,13 +135,17 @@ fn signal_stops_servers_and_removes_their_folder() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let stage = Stage::new("#!/bin/sh\n");
         let mut task = stage.start("servers");
-        let mut line = String::new();
-        BufReader::new(task.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("export POSTROOM_TEST_PG_URL=postgres://"), "{line}");
-        let server = stage.server();
-        assert!(test_kill_process(server).is_ok());
+        let mut lines = BufReader::new(task.0.stdout.take().unwrap()).lines();
+        let servers = SERVERS.map(|(variable, pid_file)| {
+            let line = lines.next().unwrap().unwrap();
+            assert!(line.starts_with(&format!("export {variable}")), "{line}");
+            stage.server(pid_file)
+        });
+        assert!(servers.iter().all(|&server| test_kill_process(server).is_ok()));
         task.end_by(signal);
-        assert!(test_kill_process(server).is_err(), "the server outlived {signal:?}");
+        for server in servers {
+            assert!(test_kill_process(server).is_err(), "a server outlived {signal:?}");
+        }
         assert!(stage.is_empty(), "a folder outlived {signal:?}");
     }
 }
@@ -123,7 +155,7 @@ fn signal_during_a_step_ends_the_step_too() {
     let stage = Stage::new("#!/bin/sh\necho $$ > \"$CARGO_PID_FILE\"\nsleep 600\n");
     let mut task = stage.start("bench");
     let step = read_pid(&stage.folder.path().join("cargo.pid"));
-    let server = stage.server();
+    let server = stage.server("data/postmaster.pid");
     let status = task.end_by(Signal::INT);
     assert_eq!(status.code(), Some(130));
     assert!(test_kill_process(step).is_err());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postroom::store::{AdminStore, BoxFuture, Store, TransactionalStore};
 use postroom::{
-    Message, Outbox, PgStore, Published, Queue, SqliteStore, StoreConfig, postgres, sqlite,
+    Message, Outbox, PgStore, Published, Queue, Roles, SqliteStore, StoreConfig, postgres, sqlite,
 };
 
 use sqlx::{Connection as _, PgConnection};
@@ -63,6 +63,17 @@ impl Target {
             Kind::Sqlite => sqlite::migration_sql(&self.config)?,
             Kind::Postgres => postgres::migration_sql(&self.config)?,
         })
+    }
+
+    /// The SQL that makes roles with the least rights.
+    pub(crate) fn roles_sql(&self, roles: &Roles) -> Result<String, Failure> {
+        match self.url.kind {
+            Kind::Sqlite => {
+                let what = "SQLite has no roles: who may write the file may do everything";
+                Err(Failure::new(Exit::Invalid, what).next("give --url of a server"))
+            }
+            Kind::Postgres => Ok(postgres::roles_sql(&self.config, roles)?),
+        }
     }
 
     /// Opens the store with a schema that fits: an embedded database gets it here, a server never.

@@ -118,6 +118,28 @@ fn sch_2_the_printed_sql_is_a_working_migration() {
 }
 
 #[test]
+fn sch_6_the_printed_roles_have_their_rights() {
+    let schema = Schema::migrated();
+    let names =
+        ["producer", "worker", "admin", "reader"].map(|role| format!("postroom_cli_{role}"));
+    let options = ["--producer", "--worker", "--admin", "--reader"];
+    let mut arguments = vec!["roles"];
+    arguments.extend(options.iter().zip(&names).flat_map(|(option, name)| [*option, name]));
+    let sql = schema.cli.ok(&arguments);
+    assert_eq!(schema.cli.json(&arguments)["sql"], sql);
+    run(async {
+        let mut conn = PgConnection::connect(&url()).await.expect("connects");
+        conn.execute(AssertSqlSafe(sql)).await.expect("runs");
+        conn.execute("set role postroom_cli_producer").await.expect("there is such a role");
+        let enqueue = format!("select {}.outbox_enqueue('t', '{{}}')", schema.name);
+        conn.execute(AssertSqlSafe(enqueue)).await.expect("a producer publishes");
+        let look = format!("select from {}.outbox", schema.name);
+        conn.execute(AssertSqlSafe(look)).await.expect_err("and does not look");
+    });
+    assert_eq!(schema.cli.count(), 1);
+}
+
+#[test]
 fn cli_1_a_server_that_does_not_answer_is_exit_code_5_without_its_password() {
     let cli = Cli::new(&["--url", "postgres://app:s3cret@127.0.0.1:1/app"]);
     let ran = cli.run(&["stats"]);

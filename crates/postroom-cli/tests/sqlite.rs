@@ -83,6 +83,13 @@ fn sch_2_migrate_print_shows_the_sql_and_touches_nothing() {
 }
 
 #[test]
+fn sch_6_a_file_has_no_roles() {
+    let cli = default();
+    assert!(refused(&cli, &["roles"]).contains("SQLite has no roles"));
+    assert!(!cli.folder().join("postroom.db").exists());
+}
+
+#[test]
 fn cli_1_looking_at_a_file_that_is_not_there_does_not_create_it() {
     let cli = default();
     let id = "019a8a00-0000-7000-8000-000000000001";

@@ -14,6 +14,8 @@ pub mod mysql;
 mod names;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "postgres")]
+mod roles;
 mod row;
 mod schema;
 #[cfg(feature = "sqlite")]
@@ -27,5 +29,7 @@ pub use mysql::MySqlStore;
 pub use names::Queue;
 #[cfg(feature = "postgres")]
 pub use postgres::PgStore;
+#[cfg(feature = "postgres")]
+pub use roles::Roles;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

@@ -121,7 +121,8 @@ pub(crate) fn repeat_values(insert: &SqlStr, rows: usize) -> SqlStr {
     AssertSqlSafe(format!("{head}values\n{all}\n{tail}")).into_sql_str()
 }
 
-fn check(field: &str, name: &str, max: usize) -> Result<()> {
+/// Whether a name can stand in a statement as it is.
+pub(crate) fn check(field: &str, name: &str, max: usize) -> Result<()> {
     let mut chars = name.chars();
     let first_is_fine = chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_');
     let rest_is_fine = chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');

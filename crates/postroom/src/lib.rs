@@ -111,7 +111,7 @@ pub use postroom_core::*;
 pub use postroom_derive::Event;
 
 #[cfg(feature = "postgres")]
-pub use postroom_stores::{PgStore, postgres};
+pub use postroom_stores::{PgStore, Roles, postgres};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use postroom_stores::{Queue, StoreConfig};
 #[cfg(feature = "sqlite")]

@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 
 use self::suite::Selection;
 use self::summary::Summary;
+use crate::clients::Clients;
 use crate::servers::{Durability, Kind, Servers};
 use crate::{conform, process, tidy, workspace};
 
@@ -71,7 +72,7 @@ impl Step {
 /// Runs the gate and prints the summary, also after a failure.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let steps = steps(options);
-    let mut gate = Gate { options, servers: Servers::none() };
+    let mut gate = Gate { options, servers: Servers::none(), clients: Clients::default() };
     let mut summary = Summary::default();
     let mut result = Ok(());
     for &step in &steps {
@@ -128,6 +129,7 @@ fn print_left_out(options: &Options) -> Result<()> {
 struct Gate<'a> {
     options: &'a Options,
     servers: Servers,
+    clients: Clients,
 }
 
 impl Gate<'_> {
@@ -147,6 +149,7 @@ impl Gate<'_> {
     }
 
     fn start_servers(&mut self) -> Result<()> {
+        self.clients = Clients::install()?;
         self.servers = Servers::start(Kind::ALL, Durability::Discarded)?;
         Ok(())
     }
@@ -175,7 +178,7 @@ impl Gate<'_> {
         if self.options.full {
             command.env(FULL, "1");
         }
-        command.envs(self.servers.variables())
+        command.envs(self.clients.variables()).envs(self.servers.variables())
     }
 }
 

@@ -47,14 +47,14 @@ pub(super) fn command(program: &Path, account: Option<&Account>) -> Command {
     under(Command::new(program), account)
 }
 
-/// Like [`command`], for servers. The kernel ends the server when we die without a chance to do
-/// it (SIGKILL), where a program to ask for that exists.
-pub(super) fn server(program: &Path, account: Option<&Account>) -> Command {
+/// Like [`command`], for servers. The kernel sends the server the signal `stop` (`TERM`) when we
+/// die without a chance to do it (SIGKILL), where a program to ask for that exists.
+pub(super) fn server(program: &Path, account: Option<&Account>, stop: &str) -> Command {
     let Some(setpriv) = process::on_path("setpriv").filter(|path| knows_parent_death(path)) else {
         return command(program, account);
     };
     let mut command = Command::new(setpriv);
-    command.args(["--pdeathsig", "INT"]).arg(program);
+    command.args(["--pdeathsig", stop]).arg(program);
     under(command, account)
 }
 

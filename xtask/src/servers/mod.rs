@@ -7,6 +7,7 @@
 
 mod account;
 mod apt;
+mod mariadb;
 mod postgres;
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -42,15 +43,17 @@ pub(crate) enum Durability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Postgres,
+    MariaDb,
 }
 
 impl Kind {
     /// Every server that the tests need.
-    pub(crate) const ALL: &[Self] = &[Self::Postgres];
+    pub(crate) const ALL: &[Self] = &[Self::Postgres, Self::MariaDb];
 
     fn product(self) -> &'static dyn Product {
         match self {
             Self::Postgres => &postgres::Postgres,
+            Self::MariaDb => &mariadb::MariaDb,
         }
     }
 }
@@ -195,14 +198,29 @@ fn find_or_install(product: &dyn Product) -> Result<PathBuf> {
     if let Some(programs) = product.find() {
         return Ok(programs);
     }
-    if account::is_root() && process::on_path("apt-get").is_some() {
-        println!("{} is not installed: installing it with apt-get", product.name());
-        apt::install(product.packages())?;
+    if can_install() {
+        install_packages(product.name(), product.packages())?;
         if let Some(programs) = product.find() {
             return Ok(programs);
         }
     }
     Err(missing(product))
+}
+
+/// Installs Debian packages, if we may.
+pub(crate) fn install_packages(name: &str, packages: &[&str]) -> Result<()> {
+    if !can_install() {
+        bail!(
+            "{name} is needed and was not found (Debian: `apt-get install {}`)",
+            packages.join(" ")
+        );
+    }
+    println!("{name} is not installed: installing it with apt-get");
+    apt::install(packages)
+}
+
+fn can_install() -> bool {
+    account::is_root() && process::on_path("apt-get").is_some()
 }
 
 fn missing(product: &dyn Product) -> anyhow::Error {

@@ -49,11 +49,12 @@ impl Product for Postgres {
         let port = free_port()?;
         let log_path = place.home.join("postgres.log");
         let log = fs::File::create(&log_path).context("cannot create the log")?;
-        let mut command = account::server(&place.programs.join("postgres"), place.account);
+        // SIGINT is PostgreSQL's fast shutdown: open sessions are cut off.
+        let program = place.programs.join("postgres");
+        let mut command = account::server(&program, place.account, "INT");
         without_pg_variables(command.current_dir(place.home));
         command.arg("-D").arg(&data).args(settings(port, place.durability));
         command.stdout(log.try_clone()?).stderr(log);
-        // SIGINT is PostgreSQL's fast shutdown: open sessions are cut off.
         let mut server = Background::start(&mut command, Signal::INT)?;
         let ready = process::wait_until(START_LIMIT, || {
             Ok(server.exited()?.is_some() || accepts_connections(&data))

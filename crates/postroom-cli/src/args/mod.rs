@@ -99,6 +99,9 @@ pub(crate) enum Command {
     Up(Up),
     /// Create the schema or bring it up to date
     Migrate(Migrate),
+    /// Print the SQL that makes roles with the least rights; touches no database
+    #[command(after_help = ROLES_HELP)]
+    Roles(Roles),
     /// Write a message, in a transaction of its own
     Enqueue(Box<Enqueue>),
     /// List messages, newest first
@@ -150,6 +153,34 @@ pub(crate) struct Migrate {
     /// Print the SQL for people who run their own migrations; touches no database
     #[arg(long)]
     pub(crate) print: bool,
+}
+
+const ROLES_HELP: &str = "\
+Run what it prints as the owner of the schema, and again after each `postroom migrate`. Roles that
+are missing are made, without a login: give them to the accounts of your services.
+
+Example:
+  postroom --url $URL migrate
+  postroom --url $URL roles | psql $URL
+  psql $URL -c 'grant postroom_producer to shop'";
+
+#[derive(Debug, Args)]
+pub(crate) struct Roles {
+    /// May publish through the SQL function, and nothing else
+    #[arg(long, value_name = "NAME", default_value = "postroom_producer")]
+    pub(crate) producer: String,
+
+    /// A service that publishes and delivers, with inbox and joins
+    #[arg(long, value_name = "NAME", default_value = "postroom_worker")]
+    pub(crate) worker: String,
+
+    /// A worker that may also pause, resume and discard
+    #[arg(long, value_name = "NAME", default_value = "postroom_admin")]
+    pub(crate) admin: String,
+
+    /// May look at everything
+    #[arg(long, value_name = "NAME", default_value = "postroom_reader")]
+    pub(crate) reader: String,
 }
 
 #[derive(Debug, Args)]

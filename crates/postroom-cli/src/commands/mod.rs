@@ -5,6 +5,7 @@ mod letters;
 mod list;
 mod migrate;
 mod pause;
+mod roles;
 mod show;
 mod stats;
 mod up;
@@ -62,6 +63,7 @@ async fn perform(
     match command {
         Command::Migrate(args) if args.print => migrate::print(target, json),
         Command::Migrate(_) => migrate::run(target, json).await,
+        Command::Roles(args) => roles::print(args, target, json),
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
         Command::Stats => stats::run(target, json, screen).await,
         Command::Up(args) => up::run(&args, target).await,

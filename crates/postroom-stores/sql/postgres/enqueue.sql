@@ -148,6 +148,8 @@ $body$;
 
 -- Publishes a message; answers with its id, or with the id of the first message with this key.
 -- Write the arguments by name: select postroom.outbox_enqueue('order.placed', payload => '{}').
+-- It has the rights of its owner, so that a producer needs none on the tables. All that it calls
+-- is named with its schema or found in pg_catalog, whatever the caller's search path.
 create or replace function postroom.outbox_enqueue(
     topic text,
     payload bytea,
@@ -169,6 +171,7 @@ create or replace function postroom.outbox_enqueue(
 )
 returns uuid
 language plpgsql
+security definer
 set search_path = pg_catalog, pg_temp
 as $body$
 #variable_conflict use_column

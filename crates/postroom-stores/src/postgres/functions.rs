@@ -25,6 +25,9 @@ const SHARED: [(&str, &str); 5] = [
     ("{{settle.sql}}", include_str!("../../sql/postgres/settle.sql")),
 ];
 
+/// Takes what the others made away from the public.
+const REVOKE: &str = include_str!("../../sql/postgres/revoke.sql");
+
 /// For the database and for both boxes.
 pub(super) fn rendered(names: &Names) -> Vec<SqlStr> {
     let outbox = names.for_queue(Queue::Outbox);
@@ -42,5 +45,14 @@ pub(super) fn rendered(names: &Names) -> Vec<SqlStr> {
             )
         }));
     }
+    let made = rendered.iter().flat_map(|sql| functions_in(sql.as_str())).collect::<Vec<_>>();
+    let revoke = REVOKE.replace("{{functions}}", &made.join(", "));
+    rendered.push(outbox.render_qualified(&revoke));
     rendered
+}
+
+/// The functions that a rendered script makes, as text literals.
+fn functions_in(script: &str) -> impl Iterator<Item = String> {
+    let made = script.split("create or replace function ").skip(1);
+    made.filter_map(|rest| rest.split_once('(')).map(|(name, _)| format!("'{name}'"))
 }

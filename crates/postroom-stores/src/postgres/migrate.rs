@@ -13,9 +13,9 @@ use super::classify::classify;
 use super::functions;
 use super::session::Purpose;
 use super::statements::Statements;
-use crate::StoreConfig;
 use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
+use crate::{Roles, StoreConfig};
 
 const MIGRATIONS: [Migration; 4] = [
     Migration {
@@ -40,6 +40,8 @@ const MIGRATIONS: [Migration; 4] = [
     },
 ];
 
+const ROLES: &str = include_str!("../../sql/postgres/roles.sql");
+
 /// The whole schema as one script, for people who run their own migrations.
 ///
 /// It expects a database without it, and runs as it stands in any client.
@@ -53,6 +55,21 @@ pub fn migration_sql(config: &StoreConfig) -> Result<String> {
     script.extend(steps.map(|sql| sql.as_str().trim_end().trim_end_matches(';').to_owned()));
     script.push("commit".to_owned());
     Ok(script.join(";\n\n") + ";\n")
+}
+
+/// A script that makes four roles with the least rights for what they do, and gives them these
+/// rights: for a producer, a worker, an admin, and somebody who only looks.
+///
+/// Run it as the owner of the schema, and again after each migration.
+///
+/// # Errors
+/// `Invalid` when the schema, the prefix or a role is not a plain lower-case identifier.
+pub fn roles_sql(config: &StoreConfig, roles: &Roles) -> Result<String> {
+    // Both boxes are named in it, each by its own name.
+    let names = config.names()?.for_queue(Queue::Outbox);
+    let schema = format!("on schema \"{}\"", names.schema());
+    let script = roles.render(ROLES, '"')?.replace("on schema postroom", &schema);
+    Ok(format!("begin;\n\n{}\ncommit;\n", names.render_qualified(&script).as_str()))
 }
 
 impl PgStore {

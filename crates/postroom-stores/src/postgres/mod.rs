@@ -34,7 +34,7 @@ use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, SqlStr};
 
-pub use migrate::migration_sql;
+pub use migrate::{migration_sql, roles_sql};
 pub use transaction::PgTx;
 
 use crate::StoreConfig;
