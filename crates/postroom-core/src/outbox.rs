@@ -48,6 +48,41 @@ impl Default for OutboxConfig {
     }
 }
 
+impl OutboxConfig {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// `Invalid` when one is out of bounds.
+    pub fn validate(&self) -> Result<()> {
+        let max = self.max_payload_bytes;
+        if max == 0 || max > MAX_PAYLOAD_CEILING {
+            let allowed = format_args!("1 to {MAX_PAYLOAD_CEILING}").to_string();
+            return Err(Error::limit("max_payload_bytes", allowed, max));
+        }
+        Ok(())
+    }
+
+    /// The message that an outbox with these settings would write: within the limits, and with the
+    /// caller's trace context. For who writes it without an [`Outbox`].
+    ///
+    /// # Errors
+    /// `Invalid` when a limit is broken, `Codec` when the payload does not serialise.
+    pub fn check(&self, message: impl IntoMessage) -> Result<Message> {
+        let message = message.into_message()?;
+        let (bytes, max) = (message.payload().len(), self.max_payload_bytes);
+        if bytes > max {
+            let allowed = format_args!("at most {max} bytes (max_payload_bytes)").to_string();
+            return Err(Error::limit("payload", allowed, format_args!("{bytes} bytes")));
+        }
+        match self.trace.as_ref().and_then(|trace| trace()) {
+            Some(trace) => message.traced(&trace),
+            None => Ok(message),
+        }
+    }
+}
+
+const MAX_PAYLOAD_CEILING: usize = 512 * 1024 * 1024;
+
 /// What became of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
@@ -63,7 +98,7 @@ pub struct Published {
 
 impl<S: TransactionalStore> Outbox<S> {
     /// The largest payload that can be configured.
-    pub const MAX_PAYLOAD_CEILING: usize = 512 * 1024 * 1024;
+    pub const MAX_PAYLOAD_CEILING: usize = MAX_PAYLOAD_CEILING;
 
     /// An outbox on this store with default settings.
     #[must_use]
@@ -76,11 +111,7 @@ impl<S: TransactionalStore> Outbox<S> {
     /// # Errors
     /// `Invalid` when a setting is out of bounds.
     pub fn configure(mut self, config: OutboxConfig) -> Result<Self> {
-        let max = config.max_payload_bytes;
-        if max == 0 || max > Self::MAX_PAYLOAD_CEILING {
-            let allowed = format_args!("1 to {}", Self::MAX_PAYLOAD_CEILING).to_string();
-            return Err(Error::limit("max_payload_bytes", allowed, max));
-        }
+        config.validate()?;
         self.config = Arc::new(config);
         Ok(self)
     }
@@ -202,18 +233,8 @@ impl<S: TransactionalStore> Outbox<S> {
         messages.into_iter().map(|message| self.check(message)).collect()
     }
 
-    /// Builds the message and applies the limits that are the outbox's own.
     pub(crate) fn check(&self, message: impl IntoMessage) -> Result<Message> {
-        let message = message.into_message()?;
-        let (bytes, max) = (message.payload().len(), self.config.max_payload_bytes);
-        if bytes > max {
-            let allowed = format_args!("at most {max} bytes (max_payload_bytes)").to_string();
-            return Err(Error::limit("payload", allowed, format_args!("{bytes} bytes")));
-        }
-        match self.config.trace.as_ref().and_then(|trace| trace()) {
-            Some(trace) => message.traced(&trace),
-            None => Ok(message),
-        }
+        self.config.check(message)
     }
 
     /// Writes one chunk, and answers for duplicates within it from memory.

@@ -4,11 +4,18 @@
 //! so that a diff of two folders is the review. What they share is here: [names](StoreConfig) and
 //! the decoding of a stored message.
 
+#![cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres", feature = "mysql")),
+    allow(dead_code, reason = "without a store there is only what adapters need")
+)]
+
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod cancel;
 mod config;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod floor;
+#[doc(hidden)]
+pub mod foreign;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 mod names;
@@ -20,6 +27,7 @@ mod row;
 mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod sqlstate;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod taking;
 

@@ -6,7 +6,6 @@
 
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
-#[cfg(feature = "postgres")]
 use uuid::Uuid;
 
 /// Which of the two boxes of a database.
@@ -66,7 +65,6 @@ impl Names {
 
     /// The name on which processes of this box wake each other: below 64 bytes, and different for
     /// different boxes, however their parts run into each other.
-    #[cfg(feature = "postgres")]
     pub(crate) fn channel(&self) -> String {
         let (schema, prefix, queue) = (&self.schema, &self.prefix, self.queue.as_str());
         let parts = format!("{schema}.{prefix}.{queue}");
@@ -81,7 +79,6 @@ impl Names {
         AssertSqlSafe(format!("create schema if not exists \"{}\"", self.schema)).into_sql_str()
     }
 
-    #[cfg(any(feature = "postgres", test))]
     /// A statement for a database with schemas: `postroom.outbox_x` becomes
     /// `"schema".prefix_inbox_x`.
     pub(crate) fn render_qualified(&self, sql: &str) -> SqlStr {

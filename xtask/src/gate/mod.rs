@@ -9,10 +9,10 @@ mod summary;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
-use self::suite::Selection;
+use self::suite::{LIGHT_ADAPTERS, Selection};
 use self::summary::Summary;
 use crate::clients::Clients;
 use crate::servers::{Durability, Kind, Servers};
@@ -49,6 +49,7 @@ enum Step {
     Tidy,
     Servers,
     Tests,
+    Adapters,
     Doctests,
     Docs,
     Conform,
@@ -62,6 +63,7 @@ impl Step {
             Self::Tidy => "tidy",
             Self::Servers => "servers",
             Self::Tests => "tests",
+            Self::Adapters => "adapters",
             Self::Doctests => "doctests",
             Self::Docs => "docs",
             Self::Conform => "conform",
@@ -93,14 +95,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn steps(options: &Options) -> Vec<Step> {
-    use Step::{Clippy, Conform, Docs, Doctests, Format, Servers, Tests, Tidy};
+    use Step::{Adapters, Clippy, Conform, Docs, Doctests, Format, Servers, Tests, Tidy};
     let mut steps = if !options.filter.is_empty() {
         vec![Servers, Tests]
     } else if options.quick {
         vec![Format, Clippy, Tidy, Tests]
     } else {
-        vec![Format, Clippy, Tidy, Servers, Tests, Doctests, Docs, Conform]
+        vec![Format, Clippy, Tidy, Servers, Tests, Adapters, Doctests, Docs, Conform]
     };
+    if !options.full {
+        steps.retain(|&step| step != Adapters);
+    }
     if selection(options) != Selection::All {
         steps.retain(|&step| step != Servers);
     }
@@ -122,6 +127,9 @@ fn print_left_out(options: &Options) -> Result<()> {
     if selection(options) != Selection::All {
         println!("{}", suite::left_out(selection(options), &workspace::metadata()?));
     }
+    if !options.full {
+        println!("NOT RUN: the adapters for diesel and sea-orm; `cargo xtask test --full` does.");
+    }
     Ok(())
 }
 
@@ -136,13 +144,14 @@ impl Gate<'_> {
     fn perform(&mut self, step: Step) -> Result<()> {
         match step {
             Step::Format => self.cargo(&["fmt", "--all", "--check"]),
-            Step::Clippy => {
-                self.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
-            }
+            Step::Clippy => self.clippy(&["--workspace", "--features", LIGHT_ADAPTERS]),
             Step::Tidy => tidy::run(),
             Step::Servers => self.start_servers(),
             Step::Tests => self.tests(),
-            Step::Doctests => self.cargo(&["test", "--workspace", "--doc"]),
+            Step::Adapters => self.adapters(),
+            Step::Doctests => {
+                self.cargo(&["test", "--workspace", "--features", LIGHT_ADAPTERS, "--doc"])
+            }
             Step::Docs => self.docs(),
             Step::Conform => conform::compare_lists(),
         }
@@ -164,9 +173,30 @@ impl Gate<'_> {
         process::run(self.environment(workspace::cargo().args(arguments)))
     }
 
+    /// All adapters, with all their data layers.
+    fn adapters(&self) -> Result<()> {
+        let finds =
+            |command: &[&str]| process::succeeds(Command::new(command[0]).args(&command[1..]));
+        if !finds(&["pkg-config", "--exists", "libpq"]) && !finds(&["pg_config", "--libdir"]) {
+            bail!(
+                "diesel links libpq, which is not here: `apt-get install libpq-dev pkg-config` on \
+                 Debian, `brew install libpq pkgconf` on macOS"
+            );
+        }
+        let package = ["--package", "postroom-adapters", "--all-features"];
+        self.clippy(&package)?;
+        self.cargo(&[&["test"], &package[..]].concat())
+    }
+
+    fn clippy(&self, what: &[&str]) -> Result<()> {
+        self.cargo(&[&["clippy", "--all-targets"], what, &["--", "-D", "warnings"]].concat())
+    }
+
     fn docs(&self) -> Result<()> {
         let mut command = workspace::cargo();
-        command.args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings");
+        command
+            .args(["doc", "--no-deps", "--workspace", "--features", LIGHT_ADAPTERS])
+            .env("RUSTDOCFLAGS", "-D warnings");
         process::run(self.environment(&mut command))
     }
 
@@ -192,6 +222,13 @@ mod tests {
         let expected =
             ["format", "clippy", "tidy", "servers", "tests", "doctests", "docs", "conform"];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn only_the_full_gate_builds_all_adapters() {
+        let full = Options { full: true, ..Options::default() };
+        assert!(steps(&full).contains(&Step::Adapters));
+        assert!(!steps(&Options::default()).contains(&Step::Adapters));
     }
 
     #[test]

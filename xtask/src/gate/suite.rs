@@ -14,6 +14,11 @@ const SERVERS: [&str; 2] = ["postgres", "mysql"];
 /// The packages whose tests are worth running many times an hour.
 const QUICK: [&str; 3] = ["postroom-core", "postroom-testkit", "postroom-stores"];
 
+/// The adapters that cost little to build. The gate switches them on everywhere, so that everything
+/// is built once.
+pub(super) const LIGHT_ADAPTERS: &str =
+    "postroom-adapters/tokio-postgres,postroom-adapters/rusqlite";
+
 /// How much of the tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
@@ -32,7 +37,8 @@ pub(super) fn has_nextest() -> bool {
 
 /// Arguments of cargo that run the selection with nextest.
 pub(super) fn nextest(selection: Selection, words: &[String]) -> Vec<String> {
-    let mut arguments = ["nextest", "run", "--workspace"].map(String::from).to_vec();
+    let mut arguments =
+        ["nextest", "run", "--workspace", "--features", LIGHT_ADAPTERS].map(String::from).to_vec();
     if let Some(expression) = expression(selection) {
         arguments.extend(["-E".into(), expression]);
     }
@@ -43,7 +49,9 @@ pub(super) fn nextest(selection: Selection, words: &[String]) -> Vec<String> {
 /// Arguments of cargo that run the selection without nextest. Test binaries are named one by
 /// one, because libtest can leave out tests but not binaries.
 pub(super) fn libtest(selection: Selection, words: &[String], metadata: &Value) -> Vec<String> {
-    let mut arguments = ["test", "--workspace", "--lib", "--bins"].map(String::from).to_vec();
+    let mut arguments = ["test", "--workspace", "--features", LIGHT_ADAPTERS, "--lib", "--bins"]
+        .map(String::from)
+        .to_vec();
     if selection == Selection::Quick {
         arguments = ["test", "--lib"].map(String::from).to_vec();
         let present = packages(metadata).filter(|name| QUICK.contains(name));
@@ -108,14 +116,19 @@ fn packages(metadata: &Value) -> impl Iterator<Item = &str> {
     items(&metadata["packages"]).iter().map(|package| text(&package["name"]))
 }
 
-/// Package and name of every integration test binary.
+/// Package and name of every integration test binary that the workspace's build has.
 fn test_binaries(metadata: &Value) -> impl Iterator<Item = (&str, &str)> {
     items(&metadata["packages"]).iter().flat_map(|package| {
         items(&package["targets"])
             .iter()
             .filter(|target| items(&target["kind"]).iter().any(|kind| kind == "test"))
+            .filter(|target| items(&target["required-features"]).iter().all(is_switched_on))
             .map(|target| (text(&package["name"]), text(&target["name"])))
     })
+}
+
+fn is_switched_on(feature: &Value) -> bool {
+    LIGHT_ADAPTERS.split([',', '/']).any(|name| feature == name)
 }
 
 #[cfg(test)]
@@ -135,15 +148,18 @@ mod tests {
 
     #[test]
     fn whole_suite_has_no_filter() {
-        assert_eq!(nextest(Selection::All, &[]), ["nextest", "run", "--workspace"]);
-        let expected = ["test", "--workspace", "--lib", "--bins", "--tests", "--"];
-        assert_eq!(libtest(Selection::All, &[], &metadata()), expected);
+        let expected = ["nextest", "run", "--workspace", "--features", LIGHT_ADAPTERS];
+        assert_eq!(nextest(Selection::All, &[]), expected);
+        let arguments = libtest(Selection::All, &[], &metadata());
+        assert_eq!(arguments[..2], ["test", "--workspace"]);
+        assert_eq!(arguments[4..], ["--lib", "--bins", "--tests", "--"]);
     }
 
     #[test]
     fn words_are_passed_on() {
-        assert_eq!(nextest(Selection::All, &["claim".into()])[3], "claim");
-        assert_eq!(libtest(Selection::All, &["claim".into()], &metadata())[6], "claim");
+        let words = ["claim".into()];
+        assert_eq!(nextest(Selection::All, &words).last(), Some(&words[0]));
+        assert_eq!(libtest(Selection::All, &words, &metadata()).last(), Some(&words[0]));
     }
 
     #[test]
@@ -151,6 +167,17 @@ mod tests {
         let arguments = libtest(Selection::WithoutServers, &[], &metadata()).join(" ");
         assert!(arguments.contains("--test sqlite --test help --"), "{arguments}");
         assert!(arguments.ends_with("--skip postgres --skip mysql"), "{arguments}");
+    }
+
+    #[test]
+    fn binaries_that_are_not_built_are_not_named() {
+        let test =
+            |name: &str| json!({"name": name, "kind": ["test"], "required-features": [name]});
+        let targets = ["rusqlite", "diesel"].map(test);
+        let metadata = json!({"packages": [{"name": "postroom-adapters", "targets": targets}]});
+        let arguments = libtest(Selection::WithoutServers, &[], &metadata);
+        assert!(arguments.contains(&"rusqlite".into()), "{arguments:?}");
+        assert!(!arguments.contains(&"diesel".into()), "{arguments:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ const SIBLINGS: [&str; 4] =
     ["postroom-stores", "postroom-sinks", "postroom-testkit", "postroom-admin"];
 
 /// What people install; test code has no place in it.
-const SHIPPED: [&str; 3] = ["postroom", "postroom-cli", "postroom-admin"];
+const SHIPPED: [&str; 4] = ["postroom", "postroom-adapters", "postroom-cli", "postroom-admin"];
 
 /// Dependencies point from the edges to the core.
 pub(super) fn direction(metadata: &Value) -> Vec<Problem> {

@@ -1,11 +1,13 @@
-//! What an error of the driver means to a caller. No other module looks at SQLSTATEs.
+//! What an error of the driver means to a caller.
 
 use postroom_core::{Error, ErrorKind};
+
+use crate::sqlstate;
 
 /// The error of a statement; `what` says what was going on.
 pub(crate) fn classify(what: &str, error: sqlx::Error) -> Error {
     let (kind, text) = match code_of(&error).as_deref() {
-        Some(code) => from_code(code),
+        Some(code) => sqlstate::meaning(code),
         None => from_driver(&error),
     };
     Error::new(kind, format!("{what}: {text}")).with_source(error)
@@ -36,28 +38,6 @@ fn code_of(error: &sqlx::Error) -> Option<String> {
     error.as_database_error()?.code().map(|code| code.into_owned())
 }
 
-fn from_code(code: &str) -> (ErrorKind, &'static str) {
-    match code {
-        "40001" | "40P01" | "55P03" => {
-            (ErrorKind::Contention, "another transaction was in the way; run it again")
-        }
-        "25P02" => (ErrorKind::RolledBack, "the transaction has failed and can only roll back"),
-        "42P01" | "3F000" | "42703" | "42883" => (
-            ErrorKind::Schema,
-            "the Postroom schema is missing or does not fit; run `postroom migrate`",
-        ),
-        "57P01" | "57P02" | "57P03" | "53300" => {
-            (ErrorKind::Unavailable, "the database takes no work now")
-        }
-        // A standby after a failover: the pool will find the primary again.
-        "25006" => (ErrorKind::Unavailable, "the database is read-only"),
-        // The server ended an idle or stuck session of ours.
-        "25P03" => (ErrorKind::Unavailable, "the session timed out"),
-        code if code.starts_with("08") => (ErrorKind::Unavailable, "the connection was lost"),
-        _ => (ErrorKind::Database, "the database refused it"),
-    }
-}
-
 fn from_driver(error: &sqlx::Error) -> (ErrorKind, &'static str) {
     match error {
         sqlx::Error::Io(_) => (ErrorKind::Unavailable, "the connection was lost"),
@@ -75,25 +55,6 @@ fn from_driver(error: &sqlx::Error) -> (ErrorKind, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn states_map_to_what_the_caller_can_do() {
-        for (code, kind) in [
-            ("40001", ErrorKind::Contention),
-            ("40P01", ErrorKind::Contention),
-            ("55P03", ErrorKind::Contention),
-            ("25P02", ErrorKind::RolledBack),
-            ("42P01", ErrorKind::Schema),
-            ("3F000", ErrorKind::Schema),
-            ("57P01", ErrorKind::Unavailable),
-            ("08006", ErrorKind::Unavailable),
-            ("53300", ErrorKind::Unavailable),
-            ("25006", ErrorKind::Unavailable),
-            ("23505", ErrorKind::Database),
-        ] {
-            assert_eq!(from_code(code).0, kind, "{code}");
-        }
-    }
 
     #[test]
     fn pub_11_a_commit_without_an_answer_is_unknown() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use postroom_core::store::{Appended, Birth, Entry, Paused, id_taken};
+use postroom_core::store::{Appended, Birth, Entry, Paused};
 use postroom_core::{ErrorKind, Message, MessageId, Result, Timestamp, WorkId};
 use serde_json::json;
 use sqlx::Row;
@@ -12,7 +12,9 @@ use uuid::Uuid;
 use super::admin::stored_message;
 use super::classify::classify;
 use super::control::paused;
+use super::first::{First, InTheWay};
 use super::sql::Statements;
+use super::values::{self, Value, place};
 
 /// What one call has written, for taking it back.
 #[derive(Default)]
@@ -86,14 +88,9 @@ async fn win_key(
     written: &mut Written,
 ) -> Result<bool> {
     let Some(key) = message.unique_key() else { return Ok(true) };
-    let inserted = sqlx::query(sql.append_key.clone())
-        .bind(key.as_slice())
-        .bind(message.id().as_uuid())
-        .bind(now.as_micros())
-        .bind(message.content_hash().to_vec())
-        .execute(conn)
-        .await
-        .map_err(classify)?;
+    let values = values::key(message, now).into_iter().flatten();
+    let insert = bind(sqlx::query(sql.append_key.clone()), values);
+    let inserted = insert.execute(conn).await.map_err(classify)?;
     let won = inserted.rows_affected() == 1;
     if won {
         written.keys.push(key);
@@ -117,7 +114,7 @@ async fn insert(
         let (chunk, later) = rest.split_at(*rows);
         let mut query = sqlx::query(statement.clone());
         for message in chunk {
-            query = bind(query, message, now);
+            query = bind(query, values::message(message, now));
         }
         for row in query.fetch_all(&mut *conn).await.map_err(classify)? {
             let id = row.try_get("id").map_err(classify)?;
@@ -128,33 +125,15 @@ async fn insert(
     Ok(())
 }
 
-type Query<'a> = sqlx::query::Query<'a, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
+type Query = sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
 
-fn bind<'a>(query: Query<'a>, message: &Message, now: Timestamp) -> Query<'a> {
-    let own = |text: Option<&str>| text.map(str::to_owned);
-    let content_type = Some(message.content_type());
-    let origin = message.origin();
-    query
-        .bind(message.id().as_uuid())
-        .bind(message.topic().as_str().to_owned())
-        .bind(message.payload().to_vec())
-        .bind(own(content_type.filter(|text| *text != Message::DEFAULT_CONTENT_TYPE)))
-        .bind(message.headers().to_json())
-        .bind(own(message.aggregate_type().map(AsRef::as_ref)))
-        .bind(own(message.aggregate_id().map(AsRef::as_ref)))
-        .bind(own(message.ordering_key().map(AsRef::as_ref)))
-        .bind(own(message.tenant_id().map(AsRef::as_ref)))
-        .bind(own(message.correlation_id().map(AsRef::as_ref)))
-        .bind(own(message.causation_id().map(AsRef::as_ref)))
-        .bind(message.idempotency_key().map(|key| key.as_uuid()))
-        .bind(message.occurred_at().unwrap_or(now).as_micros())
-        .bind(message.due().map(|due| due.resolve(now).as_micros()))
-        .bind(message.expires().map(|at| at.resolve(now).as_micros()))
-        .bind(message.priority())
-        .bind(now.as_micros())
-        .bind(own(origin.map(|origin| origin.source.as_ref())))
-        .bind(own(origin.map(|origin| origin.message_id.as_ref())))
-        .bind(own(origin.map(|origin| origin.consumer.as_ref())))
+fn bind(query: Query, values: impl IntoIterator<Item = Value>) -> Query {
+    values.into_iter().fold(query, |query, value| match value {
+        Value::Null => query.bind(None::<i64>),
+        Value::Integer(number) => query.bind(number),
+        Value::Text(text) => query.bind(text),
+        Value::Blob(bytes) => query.bind(bytes),
+    })
 }
 
 /// Takes note of a key without a message; whether that is new.
@@ -174,43 +153,34 @@ pub(super) async fn admit(
     Ok(admitted.rows_affected() == 1)
 }
 
-/// Which message was first, for one whose key or id is taken. None when it was this very one, in an
-/// append of this transaction that was cancelled halfway: then the rest of it is still to be
-/// written.
+/// Which message was first, for one whose key or id is taken. None when the rest of this very one
+/// is still to be written.
 async fn first_one(
     sql: &Statements,
     conn: &mut SqliteConnection,
     message: &Message,
     written: &mut Written,
 ) -> Result<Option<Appended>> {
-    let own = Appended::Existed { id: message.id(), same_content: true };
-    let row = sqlx::query(sql.append_lookup.clone())
-        .bind(message.id().as_uuid())
-        .bind(message.unique_key().map(|key| key.to_vec()))
-        .fetch_one(conn)
-        .await
-        .map_err(classify)?;
-    let first: Option<Uuid> = row.try_get("key_message_id").map_err(classify)?;
-    if let Some(first) = first.filter(|first| *first != message.id().as_uuid()) {
-        let said: Option<Vec<u8>> = row.try_get("key_content").map_err(classify)?;
-        let same_content = said.is_none_or(|said| said == message.content_hash());
-        return Ok(Some(Appended::Existed { id: MessageId::from(first), same_content }));
-    }
-    let stored: Option<i64> = row.try_get("seq").map_err(classify)?;
-    let Some(seq) = stored else {
-        // A key without its message: delivered and deleted, and still a duplicate.
-        let gone: Option<i64> = row.try_get("gone_at").map_err(classify)?;
-        return Ok(gone.map(|_| own));
+    let lookup = bind(sqlx::query(sql.append_lookup.clone()), values::lookup(message));
+    let row = lookup.fetch_one(conn).await.map_err(classify)?;
+    let read = || -> sqlx::Result<InTheWay> {
+        Ok(InTheWay {
+            key_message_id: row.try_get("key_message_id")?,
+            key_content: row.try_get("key_content")?,
+            gone: row.try_get::<Option<i64>, _>("gone_at")?.is_some(),
+            seq: row.try_get("seq")?,
+            placed: row.try_get("placed")?,
+        })
     };
-    let stored = stored_message(&row).and_then(|stored| stored.decode());
-    if !stored.is_ok_and(|stored| stored.content_hash() == message.content_hash()) {
-        return Err(id_taken(message.id()));
+    let stored = || stored_message(&row).and_then(|stored| stored.decode());
+    match read().map_err(classify)?.first_one(message, stored)? {
+        First::Existed { id, same_content } => Ok(Some(Appended::Existed { id, same_content })),
+        First::Unplaced { seq } => {
+            written.seqs.insert(message.id().as_uuid(), seq);
+            Ok(None)
+        }
+        First::Unwritten => Ok(None),
     }
-    if row.try_get("placed").map_err(classify)? {
-        return Ok(Some(own));
-    }
-    written.seqs.insert(message.id().as_uuid(), seq);
-    Ok(None)
 }
 
 async fn take_back(sql: &Statements, conn: &mut SqliteConnection, written: &Written) -> Result<()> {
@@ -222,34 +192,4 @@ async fn take_back(sql: &Statements, conn: &mut SqliteConnection, written: &Writ
         undo.execute(&mut *conn).await.map_err(classify)?;
     }
     Ok(())
-}
-
-/// The row of the queue or of the parked ones, and whether it is born leased.
-fn place(entry: &Entry, seq: i64, paused: &Paused, now: Timestamp) -> (serde_json::Value, bool) {
-    let message = &entry.message;
-    let lane = message.lane();
-    let wake_at = message.due().map(|due| due.resolve(now)).filter(|due| *due > now);
-    let lease = match entry.birth {
-        Birth::Leased { owner, token, lease }
-            if wake_at.is_none() && lane.is_none() && !paused.covers(message.topic_hash()) =>
-        {
-            Some((owner, token, now.saturating_add(lease)))
-        }
-        _ => None,
-    };
-    let place = json!({
-        "seq": seq,
-        "id": message.id().as_uuid().simple().to_string(),
-        "slot": lane.map(|lane| lane.slot),
-        "key_hash": lane.map(|lane| lane.key_hash),
-        "tenant_hash": message.tenant_hash(),
-        "topic_hash": message.topic_hash(),
-        "priority": message.priority(),
-        "token": lease.map(|(_, token, _)| token.as_uuid().simple().to_string()),
-        "owner": lease.map(|(owner, _, _)| owner.as_uuid().simple().to_string()),
-        "locked_until": lease.map(|(_, _, until)| until.as_micros()),
-        "wake_at": wake_at.map(Timestamp::as_micros),
-        "expires_at": message.expires().map(|at| at.resolve(now).as_micros()),
-    });
-    (place, lease.is_some())
 }

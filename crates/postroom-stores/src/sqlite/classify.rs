@@ -12,17 +12,7 @@ const CAN_NOT_OPEN: i32 = 14;
 /// The kind of an error of any statement but COMMIT.
 pub(super) fn classify(error: sqlx::Error) -> Error {
     let (kind, message) = match primary_code(&error) {
-        Some(BUSY | LOCKED) => {
-            (ErrorKind::Unavailable, "the database file is locked by another transaction")
-        }
-        Some(IO | FULL | CAN_NOT_OPEN) => {
-            (ErrorKind::Unavailable, "the database file can not be read or written")
-        }
-        Some(_) if error.to_string().contains("no such table") => (
-            ErrorKind::Schema,
-            "the database has no Postroom schema, or an old one; run `postroom migrate`",
-        ),
-        Some(_) => (ErrorKind::Database, "the database refused a statement"),
+        Some(code) => meaning(code, &error.to_string()),
         None => match error {
             sqlx::Error::PoolTimedOut => {
                 (ErrorKind::Unavailable, "no connection became free in time")
@@ -37,6 +27,23 @@ pub(super) fn classify(error: sqlx::Error) -> Error {
         },
     };
     Error::new(kind, message).with_source(error)
+}
+
+/// What a primary result code of SQLite means, and a sentence that says so; `text` is SQLite's.
+pub(super) fn meaning(code: i32, text: &str) -> (ErrorKind, &'static str) {
+    match code {
+        BUSY | LOCKED => {
+            (ErrorKind::Unavailable, "the database file is locked by another transaction")
+        }
+        IO | FULL | CAN_NOT_OPEN => {
+            (ErrorKind::Unavailable, "the database file can not be read or written")
+        }
+        _ if text.contains("no such table") => (
+            ErrorKind::Schema,
+            "the database has no Postroom schema, or an old one; run `postroom migrate`",
+        ),
+        _ => (ErrorKind::Database, "the database refused a statement"),
+    }
 }
 
 /// The kind of an error in reply to COMMIT.

@@ -9,6 +9,9 @@ mod append;
 mod claim;
 mod classify;
 mod control;
+mod first;
+#[doc(hidden)]
+pub mod foreign;
 mod join;
 mod lease;
 mod migrate;
@@ -17,6 +20,7 @@ mod purge;
 mod settle;
 mod sql;
 mod tx;
+mod values;
 mod watch;
 
 use std::str::FromStr;

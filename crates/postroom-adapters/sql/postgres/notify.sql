@@ -1,0 +1,2 @@
+-- Wakes the dispatchers that listen on a channel.
+select pg_notify($1::text, '')
