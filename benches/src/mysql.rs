@@ -79,7 +79,8 @@ async fn by_hand(pool: &MySqlPool, plan: Plan) -> anyhow::Result<Duration> {
         let Some(last) = seqs.last() else { break };
         passed = *last;
         let mut lease = QueryBuilder::<MySql>::new(
-            "update postroom_outbox_queue set leased = 1, locked_until = 4000000000000000, owner = ",
+            "update postroom_outbox_queue
+            set leased = 1, locked_until = 4000000000000000, owner = ",
         );
         lease.push_bind(owner).push(", token = ").push_bind(token);
         lease.push(" where band = 0 and seq in ");

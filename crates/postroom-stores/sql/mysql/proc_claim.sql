@@ -38,7 +38,19 @@ begin
         lost int not null,
         locked_until bigint not null,
         reason smallint,
-        is_free tinyint not null default 1,
+        primary key (seq)
+    ) engine = memory;
+    -- Of the first rows of keys those that could be locked, and whether they may be taken.
+    create temporary table if not exists postroom_outbox_run (
+        seq bigint not null,
+        suspect tinyint not null,
+        leased tinyint not null,
+        old_owner binary(16) not null,
+        attempts int not null,
+        lost int not null,
+        locked_until bigint not null,
+        reason smallint,
+        is_free tinyint not null,
         primary key (seq)
     ) engine = memory;
     -- What a settle or a renewal is asked for, and what of that the owner holds.

@@ -174,34 +174,45 @@ begin
     close mine;
 end;
 
--- The first rows of an open key, locked, because the last holder of an expired lease may be
--- settling it right now. A suspect is taken alone.
-create procedure postroom_outbox_read_run(
-    p_present bigint, p_until bigint, p_max_attempts int, p_left_out json,
-    p_slot smallint, p_key bigint, p_head bigint, p_suspect tinyint, p_longest int
+-- Locks the first rows of the open keys and reads them again. What somebody else has locked is left
+-- out, and ends the run of its key: the last holder of an expired lease may be settling it right
+-- now. Only rows that were seen are locked: those of transactions that are not over can not be
+-- waited for.
+create procedure postroom_outbox_lock_runs(
+    p_present bigint, p_until bigint, p_max_attempts int, p_left_out json
 )
 sql security definer
 begin
-    insert into postroom_outbox_candidate (
-        seq, id, slot, key_hash, suspect, leased, old_owner, attempts, lost, locked_until,
-        reason, is_free
+    delete from postroom_outbox_run;
+    insert into postroom_outbox_run (
+        seq, suspect, leased, old_owner, attempts, lost, locked_until, reason, is_free
     )
     select
-        seq, id, slot, key_hash, leased or lost > 0, leased, owner,
-        attempts + (leased and lost > 0), lost + leased, p_until,
+        queue.seq, queue.leased or queue.lost > 0, queue.leased, queue.owner,
+        queue.attempts + (queue.leased and queue.lost > 0), queue.lost + queue.leased, p_until,
         case
-            when expires_at <= p_present then 4
-            when leased and lost > 0 and attempts + 1 >= p_max_attempts then 3
+            when queue.expires_at <= p_present then 4
+            when queue.leased and queue.lost > 0 and queue.attempts + 1 >= p_max_attempts then 3
         end,
-        locked_until <= p_present
-            and (p_left_out is null or not json_contains(p_left_out, cast(topic_hash as char)))
-            and (seq = p_head or leased = 0 and lost = 0 and not p_suspect)
-    from postroom_outbox_ordered force index (primary)
-    where slot = p_slot
-        and key_hash = p_key
-    order by seq
-    limit p_longest
-    for update;
+        queue.locked_until <= p_present
+            and (
+                p_left_out is null
+                or not json_contains(p_left_out, cast(queue.topic_hash as char))
+            )
+            -- A suspect is taken alone.
+            and (
+                queue.seq = visited.seq
+                or queue.leased = 0 and queue.lost = 0 and not visited.is_suspect
+            )
+    from postroom_outbox_candidate as candidate
+    straight_join postroom_outbox_visited as visited
+        on visited.slot = candidate.slot and visited.key_hash = candidate.key_hash
+    straight_join postroom_outbox_ordered as queue
+        on queue.slot = candidate.slot
+        and queue.key_hash = candidate.key_hash
+        and queue.seq = candidate.seq
+    order by candidate.slot, candidate.key_hash, candidate.seq
+    for update skip locked;
 end;
 
 -- Leases the first rows of keys to an owner, in order, beginning behind a key: they are in taken
@@ -221,11 +232,9 @@ walk: begin
     declare longest int;
     declare this_slot smallint;
     declare this_key bigint;
-    declare head bigint;
-    declare is_suspect tinyint;
     declare taken int;
     declare open_keys cursor for
-        select visited.slot, visited.key_hash, visited.seq, visited.is_suspect
+        select visited.slot, visited.key_hash
         from postroom_outbox_visited as visited
         where visited.is_open
         order by visited.slot, visited.key_hash;
@@ -257,16 +266,22 @@ walk: begin
     set at_end = 0;
     open open_keys;
     runs: loop
-        fetch open_keys into this_slot, this_key, head, is_suspect;
+        fetch open_keys into this_slot, this_key;
         if at_end then
             leave runs;
         end if;
-        call postroom_outbox_read_run(
-            p_present, until, p_max_attempts, left_out,
-            this_slot, this_key, head, is_suspect, longest
-        );
+        insert into postroom_outbox_candidate (
+            seq, id, slot, key_hash, suspect, leased, old_owner, attempts, lost, locked_until
+        )
+        select queue.seq, queue.id, this_slot, this_key, 0, 0, '', 0, 0, 0
+        from postroom_outbox_ordered as queue force index (primary)
+        where queue.slot = this_slot
+            and queue.key_hash = this_key
+        order by queue.seq
+        limit longest;
     end loop;
     close open_keys;
+    call postroom_outbox_lock_runs(p_present, until, p_max_attempts, left_out);
     -- The first row that can not be taken ends the run of its key; so does one that dies, if dead
     -- messages stop their keys.
     insert into postroom_outbox_taken (
@@ -276,13 +291,18 @@ walk: begin
         seq, id, slot, key_hash, suspect, leased, old_owner, attempts, lost, locked_until, reason
     from (
         select
-            candidate.*,
-            min(is_free) over (partition by slot, key_hash order by seq) as all_free,
-            coalesce(max(reason = 4) over (
-                partition by slot, key_hash order by seq
+            candidate.seq, candidate.id, candidate.slot, candidate.key_hash,
+            run.suspect, run.leased, run.old_owner, run.attempts, run.lost, run.locked_until,
+            run.reason,
+            min(coalesce(run.is_free, 0)) over (
+                partition by candidate.slot, candidate.key_hash order by candidate.seq
+            ) as all_free,
+            coalesce(max(run.reason = 4) over (
+                partition by candidate.slot, candidate.key_hash order by candidate.seq
                 rows between unbounded preceding and 1 preceding
             ), 0) as dead_before
         from postroom_outbox_candidate as candidate
+        left join postroom_outbox_run as run on run.seq = candidate.seq
     ) as cut
     where all_free = 1
         and not (p_halt and dead_before)
