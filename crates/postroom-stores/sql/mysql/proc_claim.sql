@@ -103,11 +103,12 @@ begin
 end;
 
 -- Topics of which a claim takes nothing: what the caller says, and what is paused. Null for none.
+-- Hashes are texts, because numbers in JSON are compared as floating point.
 create procedure postroom_outbox_left_out(p_except json, out p_left_out json)
 sql security definer
 begin
     declare paused json;
-    select json_arrayagg(topic_hash) into paused
+    select json_arrayagg(cast(topic_hash as char)) into paused
     from postroom_outbox_control
     where topic <> '';
     set p_left_out = case
@@ -139,7 +140,10 @@ begin
             and seq >= p_floor
             and leased = 0
             and lost = 0
-            and (p_left_out is null or not json_contains(p_left_out, cast(topic_hash as char)))
+            and (
+                p_left_out is null
+                or not json_contains(p_left_out, json_quote(cast(topic_hash as char)))
+            )
         order by band, seq
         limit p_limit
         for update skip locked;
@@ -161,7 +165,10 @@ begin
             and seq >= p_floor
             and seq < p_below
             and (leased = 1 and locked_until <= p_present or leased = 0 and lost > 0)
-            and (p_left_out is null or not json_contains(p_left_out, cast(topic_hash as char)))
+            and (
+                p_left_out is null
+                or not json_contains(p_left_out, json_quote(cast(topic_hash as char)))
+            )
         order by band, seq
         limit p_limit
         for update skip locked;
@@ -190,7 +197,10 @@ begin
         where band between p_first_band and p_last_band
             and wake_at <= p_time
             and (lost > 0) = p_suspects
-            and (p_left_out is null or not json_contains(p_left_out, cast(topic_hash as char)))
+            and (
+                p_left_out is null
+                or not json_contains(p_left_out, json_quote(cast(topic_hash as char)))
+            )
         order by band, wake_at, seq
         limit p_limit
         for update skip locked;

@@ -58,7 +58,7 @@ begin
                 queue.locked_until <= p_present
                     and (
                         p_left_out is null
-                        or not json_contains(p_left_out, cast(queue.topic_hash as char))
+                        or not json_contains(p_left_out, json_quote(cast(queue.topic_hash as char)))
                     )
                     and not exists (
                         select 1
@@ -75,7 +75,7 @@ begin
                                 and other.leased = 1
                                 and other.locked_until > p_present
                         )
-                        else not json_contains(p_holding, cast(queue.key_hash as char))
+                        else not json_contains(p_holding, json_quote(cast(queue.key_hash as char)))
                     end as is_open
             from (
                 select slot, key_hash, min(seq) as seq
@@ -197,7 +197,7 @@ begin
         queue.locked_until <= p_present
             and (
                 p_left_out is null
-                or not json_contains(p_left_out, cast(queue.topic_hash as char))
+                or not json_contains(p_left_out, json_quote(cast(queue.topic_hash as char)))
             )
             -- A suspect is taken alone.
             and (

@@ -93,7 +93,7 @@ impl MySqlStore {
         let query = bind(taking, self.query(&self.sql.claim_ordered), self.now())
             .bind(after.map(|lane| lane.slot))
             .bind(after.map(|lane| lane.key_hash))
-            .bind(taking.claim.held_keys().map(|keys| json!(keys).to_string()))
+            .bind(taking.claim.held_keys().map(texts))
             .bind(list(taking.claim.excluded_topics()))
             .bind(self.halt);
         self.engine_rows(WHAT, query).await
@@ -129,7 +129,12 @@ fn bind(taking: &Taking<'_>, query: MySqlQuery, now: Option<i64>) -> MySqlQuery 
 
 /// Numbers for SQL; none when there are none.
 fn list(numbers: &[i64]) -> Option<String> {
-    (!numbers.is_empty()).then(|| json!(numbers).to_string())
+    (!numbers.is_empty()).then(|| texts(numbers))
+}
+
+/// As texts: MariaDB compares numbers in JSON as floating point.
+fn texts(numbers: &[i64]) -> String {
+    json!(numbers.iter().map(i64::to_string).collect::<Vec<_>>()).to_string()
 }
 
 fn add(taking: &mut Taking<'_>, rows: &[MySqlRow], ordered: bool) -> sqlx::Result<()> {
