@@ -9,6 +9,7 @@
 mod control;
 mod engine;
 mod fill;
+mod mysql;
 mod postgres;
 mod report;
 mod sqlite;
@@ -34,7 +35,7 @@ struct Arguments {
     /// 20,000 messages and 3 rounds
     #[arg(long)]
     quick: bool,
-    /// Only this figure: P1, P2, P3, P7 or P8
+    /// Only this figure: P1, P2, P3, P7, P8 or P9
     #[arg(long)]
     only: Option<String>,
     /// One JSON document instead of a table
@@ -60,8 +61,10 @@ async fn main() -> anyhow::Result<()> {
         batch: arguments.batch,
         payload: arguments.payload,
     };
-    let url = std::env::var("POSTROOM_BENCH_PG_URL")
-        .context("POSTROOM_BENCH_PG_URL is not set; run `cargo xtask bench`")?;
+    let variable = |name: &str| {
+        std::env::var(name).with_context(|| format!("{name} is not set; run `cargo xtask bench`"))
+    };
+    let url = variable("POSTROOM_BENCH_PG_URL")?;
     let wanted = |id: &str| arguments.only.as_deref().is_none_or(|only| only == id);
     let mut figures = Vec::new();
     let mut latencies = Vec::new();
@@ -82,6 +85,10 @@ async fn main() -> anyhow::Result<()> {
     }
     if wanted("P8") {
         figures.push(sqlite::drain(plan).await.context("SQLite")?);
+    }
+    if wanted("P9") {
+        let server = variable("POSTROOM_BENCH_MYSQL_URL")?;
+        figures.push(mysql::drain(&server, plan).await.context("MariaDB")?);
     }
     let report = report::Report { figures, latencies };
     if arguments.json {

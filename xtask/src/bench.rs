@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the benchmarks on a PostgreSQL that waits for the disk.
+//! `cargo xtask bench`: the benchmarks on servers that wait for the disk.
 
 use anyhow::Result;
 use clap::Args;
@@ -6,8 +6,9 @@ use clap::Args;
 use crate::servers::{self, Durability, Kind, Servers};
 use crate::{process, workspace};
 
-/// Names the server to measure; when it is set, nothing is started.
-const VARIABLE: &str = "POSTROOM_BENCH_PG_URL";
+/// The servers to measure, and what names one that is there already; then it is not started.
+const SERVERS: [(Kind, &str); 2] =
+    [(Kind::Postgres, "POSTROOM_BENCH_PG_URL"), (Kind::MariaDb, "POSTROOM_BENCH_MYSQL_URL")];
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -16,18 +17,21 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// Runs the benchmark program. The server has fsync on: numbers without it would be fiction.
+/// Runs the benchmark program. The servers have fsync on: numbers without it would be fiction.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let given = servers::url_in_environment(VARIABLE);
-    let started = match given {
-        Some(_) => Servers::none(),
-        None => Servers::start_own(&[Kind::Postgres], Durability::Real)?,
-    };
+    let missing: Vec<_> = SERVERS
+        .into_iter()
+        .filter(|(_, variable)| servers::url_in_environment(variable).is_none())
+        .collect();
+    let kinds: Vec<_> = missing.iter().map(|(kind, _)| *kind).collect();
+    let started = Servers::start_own(&kinds, Durability::Real)?;
     let mut command = workspace::cargo();
     command.args(["run", "--release", "--package", "postroom-bench", "--"]);
     command.args(&options.arguments);
-    if let Some(url) = given.as_deref().or_else(|| started.url(Kind::Postgres)) {
-        command.env(VARIABLE, url);
+    for (kind, variable) in missing {
+        if let Some(url) = started.url(kind) {
+            command.env(variable, url);
+        }
     }
     process::run(&mut command)
 }

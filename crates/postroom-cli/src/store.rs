@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use postroom::store::{AdminStore, BoxFuture, Store, TransactionalStore};
 use postroom::{
-    Message, Outbox, PgStore, Published, Queue, Roles, SqliteStore, StoreConfig, postgres, sqlite,
+    Message, MySqlStore, Outbox, PgStore, Published, Queue, Roles, SqliteStore, StoreConfig, mysql,
+    postgres, sqlite,
 };
 
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{Connection, MySqlConnection, PgConnection};
 
 use crate::args;
 use crate::failure::{Exit, Failure};
@@ -62,6 +63,7 @@ impl Target {
         Ok(match self.url.kind {
             Kind::Sqlite => sqlite::migration_sql(&self.config)?,
             Kind::Postgres => postgres::migration_sql(&self.config)?,
+            Kind::MySql => mysql::migration_sql(&self.config)?,
         })
     }
 
@@ -73,6 +75,10 @@ impl Target {
                 Err(Failure::new(Exit::Invalid, what).next("give --url of a server"))
             }
             Kind::Postgres => Ok(postgres::roles_sql(&self.config, roles)?),
+            Kind::MySql => {
+                let what = "there is no script of roles for MySQL yet";
+                Err(Failure::new(Exit::Invalid, what).next("see docs/reference/sql.md"))
+            }
         }
     }
 
@@ -80,12 +86,12 @@ impl Target {
     pub(crate) async fn open(&self, access: Access) -> Result<OpenStore, Failure> {
         let store = match self.url.kind {
             Kind::Sqlite => self.open_sqlite(access).await?,
-            Kind::Postgres => self.connect_postgres().await?,
+            Kind::Postgres | Kind::MySql => self.connect_server().await?,
         };
         match (access, self.url.kind) {
             (Access::Migrate, _) => {}
             (_, Kind::Sqlite) => _ = store.admin.migrate().await?,
-            (_, Kind::Postgres) => store.admin.check_schema().await?,
+            (_, Kind::Postgres | Kind::MySql) => store.admin.check_schema().await?,
         }
         Ok(store)
     }
@@ -107,11 +113,15 @@ impl Target {
         }
     }
 
-    async fn connect_postgres(&self) -> Result<OpenStore, Failure> {
+    async fn connect_server(&self) -> Result<OpenStore, Failure> {
+        let (url, config) = (self.url.as_str(), self.config.clone());
         let connecting = async {
-            self.probe().await?;
-            let store = PgStore::connect(self.url.as_str(), self.config.clone()).await?;
-            Ok(OpenStore::postgres(store))
+            if self.url.kind == Kind::MySql {
+                self.probe::<MySqlConnection>().await?;
+                return Ok(OpenStore::mysql(MySqlStore::connect(url, config).await?));
+            }
+            self.probe::<PgConnection>().await?;
+            Ok(OpenStore::postgres(PgStore::connect(url, config).await?))
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected,
@@ -121,8 +131,8 @@ impl Target {
 
     /// One connection by hand: a pool tries a refused one until its patience ends, and then can not
     /// say why.
-    async fn probe(&self) -> Result<(), Failure> {
-        match PgConnection::connect(self.url.as_str()).await {
+    async fn probe<C: Connection>(&self) -> Result<(), Failure> {
+        match C::connect(self.url.as_str()).await {
             Ok(probe) => _ = probe.close().await,
             Err(sqlx::Error::Io(cause)) => return Err(self.away().why(&cause)),
             Err(cause @ sqlx::Error::Database(_)) => {
@@ -159,6 +169,11 @@ pub(crate) struct OpenStore {
 
 impl OpenStore {
     fn sqlite(store: SqliteStore) -> Self {
+        let same = store.clone();
+        Self::new(store, async move { same.close().await })
+    }
+
+    fn mysql(store: MySqlStore) -> Self {
         let same = store.clone();
         Self::new(store, async move { same.close().await })
     }

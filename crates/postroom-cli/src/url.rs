@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Sqlite,
     /// `postgres://…`.
     Postgres,
+    /// `mysql://…` or `mariadb://…`.
+    MySql,
 }
 
 impl Url {
@@ -23,9 +25,11 @@ impl Url {
         let kind = match raw.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => Kind::Sqlite,
             Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Kind::Postgres,
+            Some(("mysql" | "mariadb", rest)) if rest.starts_with("//") => Kind::MySql,
             _ => {
                 let what = format!("unknown database URL {:?}", masked(raw));
-                let next = "use sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE";
+                let next = "use sqlite:FILE, sqlite::memory:, postgres://USER@HOST/DATABASE or \
+                    mysql://USER@HOST/DATABASE";
                 return Err(Failure::new(Exit::Invalid, what).next(next));
             }
         };
@@ -100,10 +104,14 @@ mod tests {
             ("sqlite:///var/lib/app.db", Kind::Sqlite),
             ("postgres://localhost/app", Kind::Postgres),
             ("postgresql://localhost/app", Kind::Postgres),
+            ("mysql://localhost/app", Kind::MySql),
+            ("mariadb://localhost/app", Kind::MySql),
         ] {
             assert_eq!(Url::parse(url).expect(url).kind, kind, "{url}");
         }
-        for bad in ["", "sqlite:", "postroom.db", "mysql://localhost/app", "postgres:app"] {
+        for bad in
+            ["", "sqlite:", "postroom.db", "oracle://localhost/app", "postgres:app", "mysql:app"]
+        {
             let failure = Url::parse(bad).expect_err(bad);
             assert_eq!(failure.exit(), Exit::Invalid, "{bad}");
         }

@@ -5,6 +5,7 @@
 
 mod builder;
 mod clock;
+mod contention;
 mod dispatcher;
 mod error;
 mod event;

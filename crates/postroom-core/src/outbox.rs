@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::contention::again_on_contention;
 use crate::dispatcher::hot::Handover;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::IntoMessage;
@@ -162,11 +163,14 @@ impl<S: TransactionalStore> Outbox<S> {
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Vec<Published>> {
         let messages = self.check_all(messages)?;
-        let mut tx = self.begin().await?;
-        for message in messages {
-            tx.publish(message)?;
-        }
-        Ok(tx.commit().await?.published)
+        again_on_contention(|| async {
+            let mut tx = self.begin().await?;
+            for message in &messages {
+                tx.publish(message.clone())?;
+            }
+            Ok(tx.commit().await?.published)
+        })
+        .await
     }
 
     /// Publishes inside a transaction of the driver. It is delivered after you commit; a

@@ -6,11 +6,11 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
+use crate::contention::again_on_contention;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Lease, OwnerToken};
 use crate::lifecycle::{self, DeadReason, MAX_ERROR_CHARS, Outcome, Settlement};
@@ -38,9 +38,6 @@ pub struct WorkQueue {
     retry: Retry,
     max_error_chars: usize,
 }
-
-/// How often a victim of contention is run before the caller hears of it.
-const TRIES: u32 = 5;
 
 impl WorkQueue {
     /// A queue on this store with the default retry policy.
@@ -257,20 +254,6 @@ fn check_limit(limit: u32) -> Result<()> {
         return Err(Error::limit("limit", allowed, limit));
     }
     Ok(())
-}
-
-/// A victim of contention was rolled back as a whole, so running it again is safe.
-async fn again_on_contention<T, F>(call: impl Fn() -> F) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    for _ in 1..TRIES {
-        match call().await {
-            Err(error) if error.kind() == ErrorKind::Contention => {}
-            answer => return answer,
-        }
-    }
-    call().await
 }
 
 impl fmt::Debug for WorkQueue {

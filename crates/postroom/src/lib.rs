@@ -103,6 +103,7 @@
 //! |---|---|
 //! | `sqlite` (default) | `SqliteStore`, with SQLite built in |
 //! | `postgres` | `PgStore` |
+//! | `mysql` | `MySqlStore`, for MySQL 8.0 and MariaDB 10.6 or later |
 //!
 //! Without any of them there are the model and the traits, for a store of your own.
 
@@ -110,9 +111,11 @@
 pub use postroom_core::*;
 pub use postroom_derive::Event;
 
+#[cfg(feature = "mysql")]
+pub use postroom_stores::{MySqlStore, mysql};
 #[cfg(feature = "postgres")]
 pub use postroom_stores::{PgStore, Roles, postgres};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use postroom_stores::{Queue, StoreConfig};
 #[cfg(feature = "sqlite")]
 pub use postroom_stores::{SqliteStore, sqlite};

@@ -38,7 +38,7 @@ struct Column {
     server: Option<Kind>,
 }
 
-const COLUMNS: [Column; 3] = [
+const COLUMNS: [Column; 4] = [
     Column { store: "sim", package: "postroom-testkit", test: "sim", server: None },
     Column { store: "sqlite", package: "postroom-stores", test: "sqlite", server: None },
     Column {
@@ -46,6 +46,12 @@ const COLUMNS: [Column; 3] = [
         package: "postroom-stores",
         test: "postgres",
         server: Some(Kind::Postgres),
+    },
+    Column {
+        store: "mariadb",
+        package: "postroom-stores",
+        test: "mysql",
+        server: Some(Kind::MariaDb),
     },
 ];
 

@@ -53,7 +53,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Database")]
 pub(crate) struct Target {
-    /// sqlite:FILE, sqlite::memory: or postgres://USER:PASSWORD@HOST/DATABASE
+    /// sqlite:FILE, sqlite::memory:, postgres:// or mysql://USER:PASSWORD@HOST/DATABASE
     #[arg(
         long,
         global = true,

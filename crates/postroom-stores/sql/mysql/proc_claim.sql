@@ -242,7 +242,8 @@ take: begin
     declare most_wanted bigint;
     call postroom_outbox_tables();
     delete from postroom_outbox_taken;
-    if exists (select 1 from postroom_outbox_control where topic = '') then
+    select count(*) into found from postroom_outbox_control where topic = '';
+    if found > 0 then
         leave take;
     end if;
     call postroom_outbox_left_out(p_except, left_out);
@@ -430,9 +431,12 @@ begin
         cast(coalesce(sum(suspect), 0) as signed) as suspects,
         cast(coalesce(sum(reason is not null), 0) as signed) as dead,
         max(case when parked = 0 and suspect = 0 and band = 0 then seq end) as passed,
-        exists (select 1 from postroom_outbox_ordered)
-            or exists (
-                select 1 from postroom_outbox_parked where band = 1000 and wake_at <= present
+        not exists (select 1 from postroom_outbox_control where topic = '')
+            and (
+                exists (select 1 from postroom_outbox_ordered)
+                or exists (
+                    select 1 from postroom_outbox_parked where band = 1000 and wake_at <= present
+                )
             ) as ordered_work
     from postroom_outbox_taken;
     call postroom_outbox_show_taken(present);

@@ -81,15 +81,10 @@ begin
         message_id varchar(32) path '$[1]',
         fresh tinyint path '$[2]'
     )) as attach;
-    update postroom_outbox_attaching as attaching
-    straight_join postroom_join_message as member
-        on member.join_id = attaching.join_id and member.message_id = attaching.message_id
-    set attaching.member_in_inbox = member.in_inbox,
-        member.in_inbox = member.in_inbox;
     call postroom_outbox_hold_places();
     delete from postroom_join_change;
     insert into postroom_join_change (id)
-    select distinct join_id from postroom_outbox_attaching where member_in_inbox is null;
+    select distinct join_id from postroom_outbox_attaching;
     call postroom_join_lock();
     update postroom_outbox_attaching as attaching
     straight_join postroom_join_tally as tally on tally.id = attaching.join_id
@@ -97,6 +92,12 @@ begin
         attaching.expected = tally.expected,
         attaching.attached = tally.attached,
         tally.expected = tally.expected;
+    -- After the joins, as a settle does.
+    update postroom_outbox_attaching as attaching
+    straight_join postroom_join_message as member
+        on member.join_id = attaching.join_id and member.message_id = attaching.message_id
+    set attaching.member_in_inbox = member.in_inbox,
+        member.in_inbox = member.in_inbox;
     select state, expected, attached, member_in_inbox, standing
     from postroom_outbox_attaching
     order by place;
@@ -114,8 +115,7 @@ begin
     straight_join postroom_outbox_message as message on message.id = attaching.message_id
     set attaching.seq = message.seq,
         attaching.standing = case when attaching.fresh then 0 end,
-        message.priority = message.priority
-    where attaching.member_in_inbox is null;
+        message.priority = message.priority;
     look: loop
         select count(*) into unseen
         from postroom_outbox_attaching

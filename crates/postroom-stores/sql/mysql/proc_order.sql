@@ -232,11 +232,13 @@ walk: begin
     declare continue handler for not found set at_end = 1;
     call postroom_outbox_tables();
     delete from postroom_outbox_taken;
-    if exists (select 1 from postroom_outbox_control where topic = '') then
+    select count(*) into taken from postroom_outbox_control where topic = '';
+    if taken > 0 then
         leave walk;
     end if;
     call postroom_outbox_unpark_ordered(p_present, p_batch);
-    if not exists (select 1 from postroom_outbox_ordered) then
+    select exists (select 1 from postroom_outbox_ordered) into taken;
+    if taken = 0 then
         leave walk;
     end if;
     -- No row is leased for longer than its slot.

@@ -1,4 +1,8 @@
--- What the procedures of both boxes share. Each migration replaces procedures that have changed.
+-- What the procedures of both boxes share. In all of them what is only looked at is read by a SELECT
+-- or by the SELECT of an INSERT: these take no locks at READ COMMITTED, while a query in an IF, and
+-- the other tables of an UPDATE or a DELETE, are locked.
+--
+-- Each migration replaces procedures that have changed.
 -- Only procedures: functions and triggers need rights that services seldom have where the binary
 -- log is on. A procedure for work keeps its rows in temporary tables of the session, each named at
 -- most once in a statement, as MySQL demands.

@@ -47,16 +47,18 @@ begin
     declare share int;
     declare mine int;
     declare last smallint;
-    if not exists (
-        select 1 from postroom_outbox_node where owner = p_owner and live_until >= stale
-    ) then
+    select count(*) into mine
+    from postroom_outbox_node
+    where owner = p_owner and live_until >= stale;
+    if mine = 0 then
         insert into postroom_outbox_node (owner, live_until)
         values (p_owner, renewed)
         on duplicate key update live_until = renewed;
         -- Looked for first: a search by a delete locks the rows of others.
-        if exists (
-            select 1 from postroom_outbox_node where live_until < p_present - 86400000000
-        ) then
+        select count(*) into mine
+        from postroom_outbox_node
+        where live_until < p_present - 86400000000;
+        if mine > 0 then
             delete from postroom_outbox_node where live_until < p_present - 86400000000;
         end if;
     end if;
