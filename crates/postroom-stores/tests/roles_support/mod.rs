@@ -1,4 +1,4 @@
-//! What a worker must be able to do, beside the areas of the suite that only an admin can do all of.
+//! What a worker must be able to do, beside the areas of the suite of which an admin does more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub(crate) async fn receives_and_joins<H: Harness>(env: &H) {
     inbox.attach(join, &[received]).await.expect("attach");
 
     let me = OwnerToken::random();
-    let boxes: [Arc<dyn Store>; 2] = [inbox.store().clone(), env.store()];
+    let incoming: Arc<H::Store> = Arc::clone(inbox.store());
+    let boxes: [Arc<dyn Store>; 2] = [incoming, env.store()];
     for queue in boxes.map(WorkQueue::new) {
         let claimed = queue.claim(me, Duration::from_secs(30), 10).await.expect("claim").items;
         let leases: Vec<Lease> = claimed.iter().map(|item| item.lease).collect();
