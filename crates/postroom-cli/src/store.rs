@@ -75,10 +75,7 @@ impl Target {
                 Err(Failure::new(Exit::Invalid, what).next("give --url of a server"))
             }
             Kind::Postgres => Ok(postgres::roles_sql(&self.config, roles)?),
-            Kind::MySql => {
-                let what = "there is no script of roles for MySQL yet";
-                Err(Failure::new(Exit::Invalid, what).next("see docs/reference/sql.md"))
-            }
+            Kind::MySql => Ok(mysql::roles_sql(&self.config, roles)?),
         }
     }
 

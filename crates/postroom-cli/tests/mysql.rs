@@ -98,6 +98,32 @@ fn dsp_10_pauses_are_kept() {
 }
 
 #[test]
+fn sch_6_the_printed_roles_have_their_rights() {
+    let database = Database::migrated();
+    let roles = "--producer=postroom_cli_producer --worker=postroom_cli_worker \
+        --admin=postroom_cli_admin --reader=postroom_cli_reader";
+    let arguments: Vec<_> = std::iter::once("roles").chain(roles.split_whitespace()).collect();
+    let sql = database.cli.ok(&arguments);
+    assert_eq!(database.cli.json(&arguments)["sql"], sql);
+    on_server(format!(
+        "use {}; {sql} create user if not exists postroom_cli_account@'%';
+        grant postroom_cli_producer to postroom_cli_account@'%';
+        set default role postroom_cli_producer for postroom_cli_account@'%'",
+        database.name
+    ));
+    let url = format!("{}/{}", server(), database.name);
+    let (_, host) = url.split_once('@').expect("the URL names a user");
+    run(async {
+        let url = format!("mysql://postroom_cli_account@{host}");
+        let mut conn = MySqlConnection::connect(&url).await.expect("connects");
+        let publish = "start transaction; call postroom_outbox_enqueue('t', '{}', null); commit";
+        conn.execute(publish).await.expect("a producer publishes");
+        conn.execute("select 1 from postroom_outbox").await.expect_err("and does not look");
+    });
+    assert_eq!(database.cli.count(), 1);
+}
+
+#[test]
 fn sch_1_a_server_never_gets_a_schema_by_itself() {
     let database = Database::empty();
     for arguments in [&["list"][..], &["stats"], &["enqueue", "t", "--payload={}"]] {

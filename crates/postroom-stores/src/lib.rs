@@ -21,7 +21,7 @@ pub mod mysql;
 mod names;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod roles;
 mod row;
 mod schema;
@@ -37,7 +37,7 @@ pub use mysql::MySqlStore;
 pub use names::Queue;
 #[cfg(feature = "postgres")]
 pub use postgres::PgStore;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use roles::Roles;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

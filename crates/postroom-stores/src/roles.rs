@@ -1,6 +1,7 @@
 //! Accounts with no more rights than they need.
 
 use postroom_core::Result;
+use sqlx::SqlStr;
 
 use crate::names;
 
@@ -37,19 +38,24 @@ impl Default for Roles {
 }
 
 impl Roles {
-    /// Puts these names, each between two `quote`s, in the place of the default ones.
-    pub(crate) fn render(&self, sql: &str, quote: char) -> Result<String> {
+    /// A script with these names, each between two `quote`s, in the place of the default ones.
+    /// `fill_names` puts the other names in, and does not get to see those of roles.
+    pub(crate) fn render(
+        &self,
+        sql: &str,
+        quote: char,
+        fill_names: impl FnOnce(&str) -> SqlStr,
+    ) -> Result<String> {
         let Self { producer, worker, admin, reader } = self;
-        let mut text = sql.to_owned();
-        let all =
+        let roles =
             [("producer", producer), ("worker", worker), ("admin", admin), ("reader", reader)];
-        // By way of marks: a name may be the default of another role.
-        for (role, _) in all {
-            text = text.replace(&format!("postroom_{role}"), &format!("\u{1}{role}"));
-        }
-        for (role, name) in all {
+        let marked = roles.iter().fold(sql.to_owned(), |text, (role, _)| {
+            text.replace(&format!("postroom_{role}"), &format!("\u{2}{role}"))
+        });
+        let mut text = fill_names(&marked).as_str().to_owned();
+        for (role, name) in roles {
             names::check(role, name, 63)?;
-            text = text.replace(&format!("\u{1}{role}"), &format!("{quote}{name}{quote}"));
+            text = text.replace(&format!("\u{2}{role}"), &format!("{quote}{name}{quote}"));
         }
         Ok(text)
     }
@@ -60,6 +66,7 @@ mod tests {
     use postroom_core::ErrorKind;
 
     use super::*;
+    use crate::names::{Names, Queue};
 
     #[test]
     fn sch_6_names_may_be_those_of_other_roles() {
@@ -68,15 +75,19 @@ mod tests {
             worker: "postroom_admin".to_owned(),
             ..Roles::default()
         };
-        let text = roles.render("to postroom_producer, postroom_worker", '"').expect("legal");
-        assert_eq!(text, "to \"postroom_worker\", \"postroom_admin\"");
+        let names = Names::new("postroom_producer", "", Queue::Outbox).expect("legal");
+        let sql = "on postroom.outbox to postroom_producer, postroom_worker";
+        let text = roles.render(sql, '"', |sql| names.render_qualified(sql)).expect("legal");
+        let schema = "\"postroom_producer\".outbox";
+        assert_eq!(text, format!("on {schema} to \"postroom_worker\", \"postroom_admin\""));
     }
 
     #[test]
     fn x08_hostile_names_of_roles_are_refused() {
         for bad in ["", "a\"b", "a; drop", "Shop", &"a".repeat(64)] {
             let roles = Roles { reader: bad.to_owned(), ..Roles::default() };
-            let error = roles.render("", '"').expect_err(bad);
+            let names = Names::new("postroom", "", Queue::Outbox).expect("legal");
+            let error = roles.render("", '"', |sql| names.render_qualified(sql)).expect_err(bad);
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().starts_with("reader must be"), "{error}");
         }

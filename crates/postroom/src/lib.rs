@@ -111,10 +111,12 @@
 pub use postroom_core::*;
 pub use postroom_derive::Event;
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub use postroom_stores::Roles;
 #[cfg(feature = "mysql")]
 pub use postroom_stores::{MySqlStore, mysql};
 #[cfg(feature = "postgres")]
-pub use postroom_stores::{PgStore, Roles, postgres};
+pub use postroom_stores::{PgStore, postgres};
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use postroom_stores::{Queue, StoreConfig};
 #[cfg(feature = "sqlite")]

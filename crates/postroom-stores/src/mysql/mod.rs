@@ -31,7 +31,7 @@ use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlPool, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{MySql, SqlStr};
 
-pub use migrate::migration_sql;
+pub use migrate::{migration_sql, roles_sql};
 pub use transaction::MySqlTx;
 
 use crate::StoreConfig;

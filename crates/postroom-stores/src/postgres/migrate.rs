@@ -68,8 +68,10 @@ pub fn roles_sql(config: &StoreConfig, roles: &Roles) -> Result<String> {
     // Both boxes are named in it, each by its own name.
     let names = config.names()?.for_queue(Queue::Outbox);
     let schema = format!("on schema \"{}\"", names.schema());
-    let script = roles.render(ROLES, '"')?.replace("on schema postroom", &schema);
-    Ok(format!("begin;\n\n{}\ncommit;\n", names.render_qualified(&script).as_str()))
+    let script = roles.render(ROLES, '"', |sql| {
+        names.render_qualified(&sql.replace("on schema postroom", &schema))
+    })?;
+    Ok(format!("begin;\n\n{script}\ncommit;\n"))
 }
 
 impl PgStore {

@@ -9,6 +9,8 @@ mod postgres_roles_support;
 #[path = "../postgres_support/mod.rs"]
 mod postgres_support;
 mod refusals;
+#[path = "../roles_support/mod.rs"]
+mod roles_support;
 mod script;
 
 use postgres_roles_support::{Admin, As, Worker};

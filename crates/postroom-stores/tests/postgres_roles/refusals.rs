@@ -14,6 +14,7 @@ use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::postgres_roles_support::{Admin, As, Producer, Reader, Who, Worker};
+use crate::roles_support::receives_and_joins;
 
 /// The server's "permission denied".
 const DENIED: &str = "42501";
@@ -176,6 +177,13 @@ async fn refuses_to_pause_and_discard(store: &PgStore, id: MessageId) {
     denied("pause", store.pause(&pause).await);
     denied("resume", store.resume(None).await);
     denied("discard", store.discard(&[id]).await);
+}
+
+#[tokio::test]
+async fn sch_6_a_worker_receives_and_joins() {
+    let env = As::<Worker>::on_database_time().await;
+    receives_and_joins(&env).await;
+    env.finish().await;
 }
 
 #[tokio::test]
