@@ -267,7 +267,7 @@ impl MySqlStore {
 
     async fn take_back(&self, conn: &mut MySqlConnection, written: &Written) -> Result<()> {
         let ids: Vec<_> = written.seqs.keys().map(|id| id.simple().to_string()).collect();
-        let keys: Vec<_> = written.keys.iter().map(|key| hex(key)).collect();
+        let keys: Vec<_> = written.keys.iter().map(hex).collect();
         let query = self.query(&self.sql.append_undo);
         let query = query.bind(json!(ids).to_string()).bind(json!(keys).to_string());
         query.execute(conn).await.map(drop).map_err(|error| classify(WHAT, error))
