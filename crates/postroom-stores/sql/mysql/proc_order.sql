@@ -175,13 +175,16 @@ begin
 end;
 
 -- The first rows of an open key, locked, because the last holder of an expired lease may be
--- settling it right now. A suspect is taken alone.
+-- settling it right now. A suspect is taken alone. Nobody is waited for: what a producer has not
+-- committed is not there yet, and behind a row that somebody else has locked the run ends.
 create procedure postroom_outbox_read_run(
     p_present bigint, p_until bigint, p_max_attempts int, p_left_out json,
     p_slot smallint, p_key bigint, p_head bigint, p_suspect tinyint, p_longest int
 )
 sql security definer
 begin
+    declare busy bigint;
+    declare continue handler for not found set busy = null;
     insert into postroom_outbox_candidate (
         seq, id, slot, key_hash, suspect, leased, old_owner, attempts, lost, locked_until,
         reason, is_free
@@ -201,7 +204,20 @@ begin
         and key_hash = p_key
     order by seq
     limit p_longest
-    for update;
+    for update skip locked;
+    select queue.seq into busy
+    from postroom_outbox_ordered as queue force index (primary)
+    left join postroom_outbox_candidate as candidate on candidate.seq = queue.seq
+    where queue.slot = p_slot
+        and queue.key_hash = p_key
+        and candidate.seq is null
+    order by queue.seq
+    limit 1;
+    update postroom_outbox_candidate
+    set is_free = 0
+    where slot = p_slot
+        and key_hash = p_key
+        and seq > busy;
 end;
 
 -- Leases the first rows of keys to an owner, in order, beginning behind a key: they are in taken
@@ -224,6 +240,7 @@ walk: begin
     declare head bigint;
     declare is_suspect tinyint;
     declare taken int;
+    declare found tinyint;
     declare open_keys cursor for
         select visited.slot, visited.key_hash, visited.seq, visited.is_suspect
         from postroom_outbox_visited as visited
@@ -232,11 +249,14 @@ walk: begin
     declare continue handler for not found set at_end = 1;
     call postroom_outbox_tables();
     delete from postroom_outbox_taken;
-    if exists (select 1 from postroom_outbox_control where topic = '') then
+    -- By selects of their own: a condition would read with locks, and wait for producers.
+    select exists (select 1 from postroom_outbox_control where topic = '') into found;
+    if found then
         leave walk;
     end if;
     call postroom_outbox_unpark_ordered(p_present, p_batch);
-    if not exists (select 1 from postroom_outbox_ordered) then
+    select exists (select 1 from postroom_outbox_ordered) into found;
+    if not found then
         leave walk;
     end if;
     -- No row is leased for longer than its slot.
