@@ -432,8 +432,14 @@ async fn wq_11_no_statement_of_the_engine_reads_a_whole_table() {
         _ = queue.reap(100).await.expect("reaps");
         note("reap").await;
         for (what, read) in figures {
-            // A reap looks for what ran out among all that are live: each of them thrice.
-            let most = if what == "reap" { 70_000 } else { 5_000 };
+            // A reap looks for what ran out among all that are live, thrice; the next due time of
+            // messages with a priority, of which a purge asks for the clock, is looked for among all
+            // of those that wait.
+            let most = match what {
+                "reap" => 70_000,
+                "next due" | "purge" if band != 0 => 25_000,
+                _ => 5_000,
+            };
             assert!(read < most, "{what} of band {band} read {read} rows of 22,500");
         }
         pool.close().await;
