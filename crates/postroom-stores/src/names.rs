@@ -58,7 +58,7 @@ impl Names {
         self.queue
     }
 
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    #[cfg(feature = "postgres")]
     pub(crate) fn schema(&self) -> &str {
         &self.schema
     }

@@ -36,7 +36,7 @@ from json_table(?, '$[*]' columns (
     id varchar(32) path '$[0]',
     hash varchar(64) path '$[1]'
 )) as wanted
-left join postroom_outbox_key as taken on taken.hash = unhex(wanted.hash)
-left join postroom_outbox_message as there on there.id = unhex(wanted.id)
+left join postroom_outbox_key as taken force index (primary) on taken.hash = unhex(wanted.hash)
+left join postroom_outbox_message as there force index (id) on there.id = unhex(wanted.id)
 order by wanted.place
 lock in share mode

@@ -261,11 +261,13 @@ take: begin
     declare room int;
     declare suspects int default p_suspects;
     declare found int;
+    declare last_band smallint;
     declare most_wanted bigint;
     call postroom_outbox_tables();
     delete from postroom_outbox_taken;
-    select count(*) into found from postroom_outbox_control where topic = '';
-    if found > 0 then
+    -- By a select of its own: a condition would read with a lock.
+    select exists (select 1 from postroom_outbox_control where topic = '') into found;
+    if found then
         leave take;
     end if;
     call postroom_outbox_left_out(p_except, left_out);
@@ -274,11 +276,18 @@ take: begin
     call postroom_outbox_scan_queue(
         present, until, p_max_attempts, left_out, -100, -1, 0, 0, false, p_batch, found
     );
+    -- A suspect behind the last row of a full scan can not be taken: it is not even looked at.
+    set last_band = -1, most_wanted = 9223372036854775807;
+    if found = p_batch then
+        select max(band), case when min(band) = max(band) then max(seq) else most_wanted end
+        into last_band, most_wanted
+        from postroom_outbox_taken;
+    end if;
     call postroom_outbox_scan_parked(
         present, until, left_out, -100, -1, present, false, p_batch, found
     );
     call postroom_outbox_scan_queue(
-        present, until, p_max_attempts, left_out, -100, -1, 0, 9223372036854775807, true,
+        present, until, p_max_attempts, left_out, -100, last_band, 0, most_wanted, true,
         p_suspects, found
     );
     call postroom_outbox_scan_parked(
@@ -292,7 +301,7 @@ take: begin
     from postroom_outbox_taken;
 
     call postroom_outbox_scan_parked(present, until, left_out, 0, 0, present, false, room, found);
-    -- A suspect behind the last row of a full scan can not be taken: it is not even looked at.
+    -- The same here.
     set most_wanted = present;
     if found > 0 and found = room then
         select max(wake_at) into most_wanted from postroom_outbox_taken where band = 0;
@@ -321,11 +330,18 @@ take: begin
     call postroom_outbox_scan_queue(
         present, until, p_max_attempts, left_out, 1, 100, 0, 0, false, room, found
     );
+    set last_band = 100, most_wanted = 9223372036854775807;
+    if found = room and room > 0 then
+        select max(band), case when min(band) = max(band) then max(seq) else most_wanted end
+        into last_band, most_wanted
+        from postroom_outbox_taken
+        where band > 0 and parked = 0;
+    end if;
     call postroom_outbox_scan_parked(
         present, until, left_out, 1, 100, present, false, room, found
     );
     call postroom_outbox_scan_queue(
-        present, until, p_max_attempts, left_out, 1, 100, 0, 9223372036854775807, true,
+        present, until, p_max_attempts, left_out, 1, last_band, 0, most_wanted, true,
         least(room, suspects), found
     );
     call postroom_outbox_scan_parked(

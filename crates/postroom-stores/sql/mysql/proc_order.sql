@@ -233,6 +233,7 @@ walk: begin
     declare this_slot smallint;
     declare this_key bigint;
     declare taken int;
+    declare found tinyint;
     declare open_keys cursor for
         select visited.slot, visited.key_hash
         from postroom_outbox_visited as visited
@@ -241,13 +242,14 @@ walk: begin
     declare continue handler for not found set at_end = 1;
     call postroom_outbox_tables();
     delete from postroom_outbox_taken;
-    select count(*) into taken from postroom_outbox_control where topic = '';
-    if taken > 0 then
+    -- By selects of their own: a condition would read with locks, and wait for producers.
+    select exists (select 1 from postroom_outbox_control where topic = '') into found;
+    if found then
         leave walk;
     end if;
     call postroom_outbox_unpark_ordered(p_present, p_batch);
-    select exists (select 1 from postroom_outbox_ordered) into taken;
-    if taken = 0 then
+    select exists (select 1 from postroom_outbox_ordered) into found;
+    if not found then
         leave walk;
     end if;
     -- No row is leased for longer than its slot.

@@ -47,18 +47,20 @@ begin
     declare share int;
     declare mine int;
     declare last smallint;
-    select count(*) into mine
+    declare found tinyint;
+    -- By selects of their own: a condition would read with locks, and wait for others' claims.
+    select count(*) into found
     from postroom_outbox_node
     where owner = p_owner and live_until >= stale;
-    if mine = 0 then
+    if found = 0 then
         insert into postroom_outbox_node (owner, live_until)
         values (p_owner, renewed)
         on duplicate key update live_until = renewed;
         -- Looked for first: a search by a delete locks the rows of others.
-        select count(*) into mine
-        from postroom_outbox_node
-        where live_until < p_present - 86400000000;
-        if mine > 0 then
+        select exists (
+            select 1 from postroom_outbox_node where live_until < p_present - 86400000000
+        ) into found;
+        if found then
             delete from postroom_outbox_node where live_until < p_present - 86400000000;
         end if;
     end if;

@@ -49,6 +49,10 @@ const ROLES: &str = include_str!("../../sql/mysql/roles.sql");
 /// How long one process waits for another that migrates.
 const PATIENCE_SECONDS: i64 = 60;
 
+/// Such locks are the server's, and each database is migrated by itself. Names have 64 characters.
+const LOCK: &str = "select get_lock(concat('postroom_', sha1(coalesce(database(), ''))), ?)";
+const UNLOCK: &str = "do release_lock(concat('postroom_', sha1(coalesce(database(), ''))))";
+
 /// What sets up procedures must not depend on the session: the mode is kept with each.
 const MODE: &str = "set session sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
 
@@ -96,9 +100,10 @@ impl MySqlStore {
     pub(super) async fn migrate_schema(&self) -> Result<Migrated> {
         self.sessions.check_server().await?;
         let mut conn = self.sessions.migration().await?;
-        let lock = format!("postroom_{}", self.names.schema());
-        let got: Option<i64> = sqlx::query_scalar("select get_lock(?, ?)")
-            .bind(&lock)
+        // The session gets the lock, and a mode that nobody asked for: whoever goes away in the
+        // middle must not leave it in the pool.
+        conn.close_on_drop();
+        let got: Option<i64> = sqlx::query_scalar(LOCK)
             .bind(PATIENCE_SECONDS)
             .fetch_one(&mut *conn)
             .await
@@ -108,9 +113,7 @@ impl MySqlStore {
             return Err(Error::new(ErrorKind::Contention, problem));
         }
         let migrated = self.migrate_locked(&mut conn).await;
-        let unlock = sqlx::query("do release_lock(?)").bind(&lock).execute(&mut *conn).await;
-        // The session has a mode that nobody asked for, and perhaps the lock.
-        conn.close_on_drop();
+        let unlock = sqlx::query(UNLOCK).execute(&mut *conn).await;
         unlock.map_err(|error| classify("migrate", error))?;
         migrated
     }

@@ -1,4 +1,4 @@
-//! The PostgreSQL store.
+//! The MySQL and MariaDB store.
 
 mod admin;
 mod append;
@@ -42,7 +42,7 @@ use classify::classify;
 use session::{Purpose, Sessions};
 use statements::Statements;
 
-/// A box in a PostgreSQL database. Cheap to clone.
+/// A box in a MySQL or MariaDB database. Cheap to clone.
 #[derive(Clone)]
 pub struct MySqlStore {
     sessions: Sessions,

@@ -125,14 +125,11 @@ impl MySqlStore {
     }
 
     async fn purge_old_keys(&self, age: Duration, limit: u32) -> Result<u32> {
-        let what = |error| classify("purge", error);
-        let mut conn = self.sessions.engine(Purpose::Other, "purge").await?;
-        let clock = self.query(&self.sql.next_due).bind(self.now());
-        let row = clock.fetch_one(&mut *conn).await.map_err(what)?;
-        let before = row.try_get::<i64, _>("now").map_err(what)?.saturating_sub(micros(age));
-        let query = self.query(&self.sql.purge_keys).bind(before).bind(before).bind(before);
-        let deleted = query.bind(limit).execute(&mut *conn).await.map_err(what)?;
-        Ok(u32::try_from(deleted.rows_affected()).unwrap_or(u32::MAX))
+        let (now, age) = (self.now(), micros(age));
+        let query = self.query(&self.sql.purge_keys).bind(now).bind(age).bind(now).bind(age);
+        let query = query.bind(now).bind(age).bind(limit);
+        let deleted = self.engine_changes("purge", query).await?;
+        Ok(u32::try_from(deleted).unwrap_or(u32::MAX))
     }
 }
 

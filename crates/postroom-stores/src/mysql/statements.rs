@@ -69,3 +69,36 @@ statements! {
     settle: include_str!("../../sql/mysql/settle.sql"),
     stats: include_str!("../../sql/mysql/stats.sql"),
 }
+
+#[cfg(test)]
+mod tests {
+    use postroom_core::store::AdminStore;
+    use sqlx::Executor;
+
+    use crate::mysql::MySqlStore;
+    use crate::mysql::session::Purpose;
+    use crate::{Queue, StoreConfig};
+
+    /// In one database: the names keep them apart.
+    #[tokio::test]
+    async fn every_statement_prepares_against_the_migrated_schema() {
+        let url = std::env::var("POSTROOM_TEST_MYSQL_URL")
+            .expect("POSTROOM_TEST_MYSQL_URL must name a MySQL or MariaDB server for tests");
+        let server = sqlx::MySqlPool::connect(&url).await.expect("the test server answers");
+        let database = "postroom_statements";
+        server.execute("create database if not exists postroom_statements").await.expect("made");
+        let url = format!("{}/{database}", url.trim_end_matches('/'));
+        for queue in Queue::ALL {
+            let (schema, prefix) = ("mail".to_owned(), "eu_".to_owned());
+            let config = StoreConfig { schema, prefix, queue, ..StoreConfig::default() };
+            let store = MySqlStore::connect(&url, config).await.expect("connects");
+            store.migrate().await.expect("migrates");
+            let mut conn = store.sessions.engine(Purpose::Other, "test").await.expect("a session");
+            for (name, sql) in store.sql.all() {
+                assert!(!sql.as_str().contains("postroom_"), "{name} ignores the configured names");
+                conn.prepare(sql).await.unwrap_or_else(|error| panic!("{queue:?} {name}: {error}"));
+            }
+        }
+        server.execute("drop database postroom_statements").await.expect("dropped");
+    }
+}

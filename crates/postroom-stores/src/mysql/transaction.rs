@@ -86,7 +86,10 @@ impl StoreTransaction for MySqlTx<'_> {
     }
 
     async fn rollback(self) -> Result<()> {
-        self.tx.rollback().await.map_err(|error| classify("rollback", error))
+        self.tx.rollback().await.map_err(|error| match self.nested {
+            true if is_no_savepoint(&error) => already_ended(error),
+            _ => classify("rollback", error),
+        })
     }
 }
 

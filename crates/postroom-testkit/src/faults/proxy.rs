@@ -97,10 +97,11 @@ fn some(buffer: &[u8], read: usize) -> Option<&[u8]> {
     (read > 0).then(|| &buffer[..read])
 }
 
-/// A statement that is this word, as PostgreSQL ends one. Drivers wait for the answer to the one
-/// before, so it comes in one piece.
+/// A statement that is this word: PostgreSQL ends one with a zero, MySQL begins one with a 3.
+/// Drivers wait for the answer to the one before, so it comes in one piece.
 fn is_commit(bytes: &[u8]) -> bool {
-    bytes.to_ascii_lowercase().ends_with(b"commit\0")
+    let bytes = bytes.to_ascii_lowercase();
+    bytes.ends_with(b"commit\0") || bytes.ends_with(b"\x03commit")
 }
 
 fn take(next: &Next) -> Option<Cut> {
