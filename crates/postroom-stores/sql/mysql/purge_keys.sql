@@ -2,11 +2,13 @@
 -- thrice, then the limit. The key of a live message, or of a dead one that can be replayed, stays
 -- whatever its age.
 delete from postroom_outbox_key
-where created_at
-        <= coalesce(?, timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6))) - ?
+where created_at <= coalesce(
+        ?, timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6))
+    ) - ?
     and case
-        when settled_at is not null then settled_at
-            <= coalesce(?, timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6))) - ?
+        when settled_at is not null then settled_at <= coalesce(
+            ?, timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6))
+        ) - ?
         else not exists (
             select 1
             from postroom_outbox_message as message
