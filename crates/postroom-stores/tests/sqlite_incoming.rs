@@ -22,7 +22,7 @@ use sqlite_harness::{InFile, Place, open_in};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection};
 use tempfile::TempDir;
-use wakes_support::{come_to_rest, counted, listening, until_wakes};
+use wakes_support::{PATIENCE, come_to_rest, counted, listening, until_wakes};
 
 const KEY: &str = "267deaec-5c4f-87f2-a67a-544ae997a64d";
 
@@ -443,7 +443,11 @@ async fn wq_1_a_row_that_is_no_message_is_a_dead_letter_alone() {
     env.insert("topic, tenant_id", "'no tenant', x'00'").await;
     env.insert("topic", "x'ff'").await;
     env.insert("topic", "'after'").await;
-    assert_eq!(env.topics().await, ["before", "after"]);
+    let queue = WorkQueue::new(Arc::clone(&env.store) as Arc<dyn Store>);
+    let claimed = queue.claim(OwnerToken::random(), Duration::from_secs(30), 10).await;
+    let claimed = claimed.expect("claim");
+    let topics: Vec<_> = claimed.items.iter().map(|item| item.message.topic().as_str()).collect();
+    assert_eq!((topics, claimed.dead), (vec!["before", "after"], 6));
     let stats = env.store.stats().await.expect("stats");
     assert_eq!((stats.ready, stats.waiting, stats.dead), (0, 0, 6));
     let dead = env.dead().await;
@@ -539,17 +543,31 @@ async fn dsp_9_an_insert_of_another_program_wakes() {
     dispatcher.shutdown().await;
 }
 
-/// One claim can not take it all in, and nobody else wakes the dispatcher.
+/// One claim can not take it all in, so it has nothing to give, and nobody else wakes the dispatcher.
 #[tokio::test(flavor = "multi_thread")]
 async fn dsp_9_a_backlog_is_delivered_without_waiting_for_a_poll() {
     let mut env = Env::new().await;
     let fill = "with recursive n (i) as (select 1 union all select i + 1 from n where i < 12000)
         insert into postroom_outbox_incoming (topic, payload, ordering_key)
-        select 't', '', case when i > 6000 then i end from n";
+        select 't', '', i from n";
     env.run(fill).await;
     let mut dispatcher = listening(&env.store);
     for _ in 0..12_000 {
         dispatcher.next().await;
     }
     dispatcher.shutdown().await;
+}
+
+/// In memory nobody else could wake.
+#[tokio::test]
+async fn dsp_9_a_claim_that_left_rows_wakes_for_the_next() {
+    let store = SqliteStore::in_memory(StoreConfig::default()).await.expect("open");
+    store.migrate().await.expect("migrate");
+    let fill = "with recursive n (i) as (select 1 union all select i + 1 from n where i < 1001)
+        insert into postroom_outbox_incoming (topic, payload) select 't', '' from n";
+    sqlx::raw_sql(fill).execute(store.writer()).await.expect("insert");
+    let queue = WorkQueue::new(Arc::new(store.clone()));
+    let claimed = queue.claim(OwnerToken::random(), Duration::from_secs(30), 1).await;
+    assert_eq!(claimed.expect("claim").items.len(), 1);
+    tokio::time::timeout(PATIENCE, store.woken()).await.expect("is woken");
 }
