@@ -17,8 +17,9 @@ use super::sql::Statements;
 use super::values::{self, Value, place};
 
 /// What one call has written, for taking it back.
-#[derive(Default)]
-struct Written {
+struct Written<'a> {
+    /// Places that were given before.
+    reserved: &'a HashMap<MessageId, i64>,
     seqs: HashMap<Uuid, i64>,
     keys: Vec<[u8; 32]>,
 }
@@ -29,7 +30,18 @@ pub(super) async fn append(
     entries: &[Entry],
     now: Timestamp,
 ) -> Result<Vec<Appended>> {
-    let mut written = Written::default();
+    append_at(sql, conn, entries, &HashMap::new(), now).await
+}
+
+/// The same for messages of which some have their place already.
+pub(super) async fn append_at(
+    sql: &Statements,
+    conn: &mut SqliteConnection,
+    entries: &[Entry],
+    reserved: &HashMap<MessageId, i64>,
+    now: Timestamp,
+) -> Result<Vec<Appended>> {
+    let mut written = Written { reserved, seqs: HashMap::new(), keys: Vec::new() };
     match write(sql, conn, entries, now, &mut written).await {
         Ok(answers) => Ok(answers),
         Err(error) if error.kind() == ErrorKind::IdTaken => {
@@ -45,7 +57,7 @@ async fn write(
     conn: &mut SqliteConnection,
     entries: &[Entry],
     now: Timestamp,
-    written: &mut Written,
+    written: &mut Written<'_>,
 ) -> Result<Vec<Appended>> {
     let mut answers: Vec<Option<Appended>> = vec![None; entries.len()];
     for (entry, answer) in entries.iter().zip(&mut answers) {
@@ -85,7 +97,7 @@ async fn win_key(
     conn: &mut SqliteConnection,
     message: &Message,
     now: Timestamp,
-    written: &mut Written,
+    written: &mut Written<'_>,
 ) -> Result<bool> {
     let Some(key) = message.unique_key() else { return Ok(true) };
     let values = values::key(message, now).into_iter().flatten();
@@ -105,7 +117,7 @@ async fn insert(
     conn: &mut SqliteConnection,
     messages: &[&Message],
     now: Timestamp,
-    written: &mut Written,
+    written: &mut Written<'_>,
 ) -> Result<()> {
     let mut rest = messages;
     while !rest.is_empty() {
@@ -114,7 +126,8 @@ async fn insert(
         let (chunk, later) = rest.split_at(*rows);
         let mut query = sqlx::query(statement.clone());
         for message in chunk {
-            query = bind(query, values::message(message, now));
+            let seq = written.reserved.get(&message.id()).copied();
+            query = bind(query, values::message(message, seq, now));
         }
         for row in query.fetch_all(&mut *conn).await.map_err(classify)? {
             let id = row.try_get("id").map_err(classify)?;
@@ -125,9 +138,9 @@ async fn insert(
     Ok(())
 }
 
-type Query = sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
+pub(super) type Query = sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
 
-fn bind(query: Query, values: impl IntoIterator<Item = Value>) -> Query {
+pub(super) fn bind(query: Query, values: impl IntoIterator<Item = Value>) -> Query {
     values.into_iter().fold(query, |query, value| match value {
         Value::Null => query.bind(None::<i64>),
         Value::Integer(number) => query.bind(number),
@@ -159,7 +172,7 @@ async fn first_one(
     sql: &Statements,
     conn: &mut SqliteConnection,
     message: &Message,
-    written: &mut Written,
+    written: &mut Written<'_>,
 ) -> Result<Option<Appended>> {
     let lookup = bind(sqlx::query(sql.append_lookup.clone()), values::lookup(message));
     let row = lookup.fetch_one(conn).await.map_err(classify)?;
@@ -183,7 +196,11 @@ async fn first_one(
     }
 }
 
-async fn take_back(sql: &Statements, conn: &mut SqliteConnection, written: &Written) -> Result<()> {
+async fn take_back(
+    sql: &Statements,
+    conn: &mut SqliteConnection,
+    written: &Written<'_>,
+) -> Result<()> {
     let seqs: Vec<_> = written.seqs.values().collect();
     let undo = sqlx::query(sql.append_undo.clone()).bind(json!(seqs).to_string());
     undo.execute(&mut *conn).await.map_err(classify)?;

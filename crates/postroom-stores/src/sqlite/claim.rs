@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use postroom_core::lifecycle::{self, DeadReason};
-use postroom_core::store::{Claim, Claimed, Paused, WorkItem};
+use postroom_core::store::{Claim, Claimed, Paused, Store, WorkItem};
 use postroom_core::{Lease, LeaseToken, Message, Result, Timestamp, WorkId};
 use serde_json::json;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -15,6 +15,9 @@ use super::admin::{stored_message, timestamp};
 use super::classify::classify;
 use super::control::paused;
 use super::{SqliteStore, commit};
+
+/// How often a claim that could lease nothing goes on with what waits to be taken in.
+const MAX_ROUNDS: usize = 10;
 
 /// A row that may be leased.
 pub(super) struct Candidate {
@@ -79,27 +82,43 @@ pub(super) type Messages = HashMap<i64, (Message, Timestamp)>;
 
 impl SqliteStore {
     pub(super) async fn do_claim(&self, claim: &Claim) -> Result<Claimed> {
+        let mut dead = 0;
+        for _ in 0..MAX_ROUNDS {
+            let (mut claimed, more_incoming) = self.claim_once(claim).await?;
+            dead += claimed.dead;
+            if !more_incoming || !claimed.items.is_empty() {
+                claimed.dead = dead;
+                return Ok(claimed);
+            }
+        }
+        Ok(Claimed { dead, ..Claimed::default() })
+    }
+
+    /// A claim, and whether it left something that waits to be taken in.
+    async fn claim_once(&self, claim: &Claim) -> Result<(Claimed, bool)> {
         let mut tx = self.begin_write().await?;
         let now = self.now();
+        let incoming = self.take_in(&mut tx, claim.owner(), now).await?;
         let paused = paused(self.sql(), &mut tx).await?;
         let mut taking = Taking::new(claim, &paused, now);
-        let may_have_ordered = claim.wants_ordered() && !paused.all;
+        taking.claimed.dead = incoming.dead;
+        let may_have_ordered = claim.wants_ordered() && !paused.all && !incoming.more;
         let has_ordered = may_have_ordered && self.has_ordered_work(&mut tx, now).await?;
         let ordered_first = claim.wants_ordered() && self.take_turn(has_ordered);
-        if paused.all {
-            return Ok(taking.claimed);
-        }
         if has_ordered && ordered_first {
             self.claim_ordered(&mut tx, &mut taking).await?;
         }
-        if taking.room > 0 {
+        if taking.room > 0 && !paused.all {
             self.claim_unordered(&mut tx, &mut taking).await?;
         }
         if has_ordered && !ordered_first && taking.room > 0 {
             self.claim_ordered(&mut tx, &mut taking).await?;
         }
         commit(tx).await?;
-        Ok(taking.claimed)
+        if incoming.more {
+            self.wake();
+        }
+        Ok((taking.claimed, incoming.more))
     }
 
     pub(super) async fn look_for_due(&self) -> Result<Option<Duration>> {

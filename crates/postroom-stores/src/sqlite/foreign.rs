@@ -51,7 +51,7 @@ impl Publisher {
     /// Writes the message and answers with its `seq`. No row: its id is taken.
     #[must_use]
     pub fn write(&self, message: &Message, now: Timestamp) -> Bound<'_> {
-        bound(&self.sql.append, values::message(message, now))
+        bound(&self.sql.append, values::message(message, None, now))
     }
 
     /// Gives the written message its place.

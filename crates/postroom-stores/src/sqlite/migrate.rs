@@ -32,6 +32,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0004_joins.sql"),
         per_queue: false,
     },
+    Migration {
+        version: 5,
+        sql: include_str!("../../migrations/sqlite/0005_incoming.sql"),
+        per_queue: true,
+    },
 ];
 
 // The first version of the client that can work with the newest schema: an older one would settle

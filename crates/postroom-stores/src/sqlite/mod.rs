@@ -12,6 +12,7 @@ mod control;
 mod first;
 #[doc(hidden)]
 pub mod foreign;
+mod incoming;
 mod join;
 mod lease;
 mod migrate;

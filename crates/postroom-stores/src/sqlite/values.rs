@@ -46,12 +46,13 @@ pub(super) fn lookup(message: &Message) -> [Value; 2] {
     [Value::uuid(message.id().as_uuid()), key]
 }
 
-/// The parameters of `append.sql` for one message.
-pub(super) fn message(message: &Message, now: Timestamp) -> [Value; 20] {
+/// The parameters of `append.sql` for one message, and its place if it has one already.
+pub(super) fn message(message: &Message, seq: Option<i64>, now: Timestamp) -> [Value; 21] {
     let content_type = Some(message.content_type());
     let key = message.idempotency_key();
     let origin = message.origin();
     [
+        seq.map_or(Value::Null, Value::Integer),
         Value::uuid(message.id().as_uuid()),
         Value::text(Some(message.topic().as_str())),
         Value::Blob(message.payload().to_vec()),
