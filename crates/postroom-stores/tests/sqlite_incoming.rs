@@ -268,8 +268,11 @@ async fn ord_1_a_backlog_that_is_not_taken_in_yet_is_not_overtaken() {
 async fn sec_6_large_payloads_are_taken_in_a_few_at_a_time() {
     let mut env = Env::new().await;
     for _ in 0..10 {
-        env.run("insert into postroom_outbox_incoming (topic, payload)                  values ('large', zeroblob(1048576))")
-            .await;
+        env.run(
+            "insert into postroom_outbox_incoming (topic, payload)
+            values ('large', zeroblob(1048576))",
+        )
+        .await;
     }
     let queue = WorkQueue::new(Arc::clone(&env.store) as Arc<dyn Store>);
     let claimed = queue.claim(OwnerToken::random(), Duration::from_secs(30), 100).await;
@@ -543,7 +546,8 @@ async fn dsp_9_an_insert_of_another_program_wakes() {
     dispatcher.shutdown().await;
 }
 
-/// One claim can not take it all in, so it has nothing to give, and nobody else wakes the dispatcher.
+/// One claim can not take it all in, so it has nothing to give, and nobody else wakes the
+/// dispatcher.
 #[tokio::test(flavor = "multi_thread")]
 async fn dsp_9_a_backlog_is_delivered_without_waiting_for_a_poll() {
     let mut env = Env::new().await;
