@@ -309,9 +309,8 @@ async fn wq_1_due_times_expiry_and_priority_are_kept() {
     assert_eq!(dead.len(), 2);
 }
 
-#[tokio::test]
-async fn msg_2_a_broken_limit_names_its_field_and_leaves_the_transaction_usable() {
-    let mut env = Env::new().await;
+/// Fields, values that break a limit, and what the error says.
+fn broken_limits() -> Vec<(String, String, String)> {
     let text = |field: &str, chars: usize| {
         (field.to_owned(), format!("'{}'", "ä".repeat(chars)), format!("1 to {}", chars - 1))
     };
@@ -384,9 +383,15 @@ async fn msg_2_a_broken_limit_names_its_field_and_leaves_the_transaction_usable(
             cases.push(of(field, wrong, "must be whole microseconds since 1970"));
         }
     }
+    cases
+}
+
+#[tokio::test]
+async fn msg_2_a_broken_limit_names_its_field_and_leaves_the_transaction_usable() {
+    let mut env = Env::new().await;
     env.run("begin").await;
     env.insert("topic", "'before'").await;
-    for (field, value, says) in &cases {
+    for (field, value, says) in &broken_limits() {
         let required = [("topic", "'t'"), ("payload", "''")];
         let rest: Vec<_> = required.iter().filter(|(name, _)| !field.starts_with(name)).collect();
         let names: Vec<_> = rest.iter().map(|(name, _)| *name).chain([field.as_str()]).collect();
