@@ -163,7 +163,7 @@ begin
         from postroom_outbox_queue force index (primary)
         where band between p_first_band and p_last_band
             and seq >= p_floor
-            and seq < p_below
+            and (seq < p_below or band < p_last_band)
             and (leased = 1 and locked_until <= p_present or leased = 0 and lost > 0)
             and (
                 p_left_out is null
@@ -279,9 +279,10 @@ take: begin
     -- A suspect behind the last row of a full scan can not be taken: it is not even looked at.
     set last_band = -1, most_wanted = 9223372036854775807;
     if found = p_batch then
-        select max(band), case when min(band) = max(band) then max(seq) else most_wanted end
-        into last_band, most_wanted
-        from postroom_outbox_taken;
+        select band, seq into last_band, most_wanted
+        from postroom_outbox_taken
+        order by band desc, seq desc
+        limit 1;
     end if;
     call postroom_outbox_scan_parked(
         present, until, left_out, -100, -1, present, false, p_batch, found
@@ -332,10 +333,11 @@ take: begin
     );
     set last_band = 100, most_wanted = 9223372036854775807;
     if found = room and room > 0 then
-        select max(band), case when min(band) = max(band) then max(seq) else most_wanted end
-        into last_band, most_wanted
+        select band, seq into last_band, most_wanted
         from postroom_outbox_taken
-        where band > 0 and parked = 0;
+        where band > 0 and parked = 0
+        order by band desc, seq desc
+        limit 1;
     end if;
     call postroom_outbox_scan_parked(
         present, until, left_out, 1, 100, present, false, room, found
