@@ -44,17 +44,20 @@ begin
         tenant_hash bigint path '$[3]',
         topic_hash bigint path '$[4]'
     )) as given
-    straight_join postroom_outbox_settled as settled on settled.seq = given.seq
-    straight_join postroom_outbox_message as message on message.seq = settled.seq
+    straight_join postroom_outbox_settled as settled force index (primary)
+        on settled.seq = given.seq
+    straight_join postroom_outbox_message as message force index (primary)
+        on message.seq = settled.seq
     where settled.state = 2
     order by given.seq
     for update;
     delete settled
     from postroom_outbox_replayed as replayed
-    straight_join postroom_outbox_settled as settled on settled.seq = replayed.seq;
+    straight_join postroom_outbox_settled as settled force index (primary)
+        on settled.seq = replayed.seq;
     delete halt
     from postroom_outbox_replayed as replayed
-    straight_join postroom_outbox_halt as halt on halt.seq = replayed.seq;
+    straight_join postroom_outbox_halt as halt force index (primary) on halt.seq = replayed.seq;
     insert into postroom_outbox_queue (band, seq, id, topic_hash, tenant_hash)
     select -priority, seq, id, topic_hash, tenant_hash
     from postroom_outbox_replayed
@@ -108,7 +111,8 @@ begin
         place for ordinality,
         id varchar(32) path '$'
     )) as given
-    straight_join postroom_outbox_message as message on message.id = unhex(given.id);
+    straight_join postroom_outbox_message as message force index (id)
+        on message.id = unhex(given.id);
     call postroom_outbox_discard_live(present);
     -- These were dead before.
     insert into postroom_outbox_candidate (
@@ -116,18 +120,19 @@ begin
     )
     select settled.seq, settled.id, 0, 0, '', 0, 0, 0
     from postroom_outbox_given as given
-    straight_join postroom_outbox_settled as settled on settled.seq = given.seq
+    straight_join postroom_outbox_settled as settled force index (primary)
+        on settled.seq = given.seq
     where settled.state = 2
     order by given.seq
     for update;
     update postroom_outbox_candidate as dead
-    straight_join postroom_outbox_settled as settled on settled.seq = dead.seq
+    straight_join postroom_outbox_settled as settled force index (primary) on settled.seq = dead.seq
     set settled.settled_at = present,
         settled.reason = 6
     where settled.reason <> 6;
     delete halt
     from postroom_outbox_candidate as dead
-    straight_join postroom_outbox_halt as halt on halt.seq = dead.seq;
+    straight_join postroom_outbox_halt as halt force index (primary) on halt.seq = dead.seq;
     insert into postroom_outbox_settled (
         seq, settled_at, id, attempts, lost, state, reason
     )
@@ -168,7 +173,7 @@ begin
     for update;
     delete queue
     from postroom_outbox_taken as taken
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = taken.band and queue.seq = taken.seq;
     insert into postroom_outbox_candidate (
         seq, id, slot, key_hash, suspect, leased, old_owner, attempts, lost, locked_until
@@ -182,7 +187,7 @@ begin
     for update;
     delete queue
     from postroom_outbox_candidate as free
-    straight_join postroom_outbox_ordered as queue
+    straight_join postroom_outbox_ordered as queue force index (primary)
         on queue.slot = free.slot and queue.key_hash = free.key_hash and queue.seq = free.seq;
     insert into postroom_outbox_taken (
         seq, id, suspect, leased, old_owner, attempts, lost, locked_until
@@ -194,12 +199,12 @@ begin
     )
     select parked.seq, parked.id, 0, 0, '', parked.attempts, parked.lost, 0
     from postroom_outbox_given as given
-    straight_join postroom_outbox_parked as parked on parked.seq = given.seq
+    straight_join postroom_outbox_parked as parked force index (primary) on parked.seq = given.seq
     order by given.seq
     for update;
     delete parked
     from postroom_outbox_candidate as free
-    straight_join postroom_outbox_parked as parked on parked.seq = free.seq;
+    straight_join postroom_outbox_parked as parked force index (primary) on parked.seq = free.seq;
     insert into postroom_outbox_taken (
         seq, id, suspect, leased, old_owner, attempts, lost, locked_until
     )
@@ -253,19 +258,19 @@ begin
     for update skip locked;
     delete settled
     from postroom_outbox_taken as old
-    straight_join postroom_outbox_settled as settled on settled.seq = old.seq;
+    straight_join postroom_outbox_settled as settled force index (primary) on settled.seq = old.seq;
     delete halt
     from postroom_outbox_taken as old
-    straight_join postroom_outbox_halt as halt on halt.seq = old.seq;
+    straight_join postroom_outbox_halt as halt force index (primary) on halt.seq = old.seq;
     delete message
     from postroom_outbox_taken as old
-    straight_join postroom_outbox_message as message on message.seq = old.seq;
+    straight_join postroom_outbox_message as message force index (primary) on message.seq = old.seq;
     delete attempt
     from postroom_outbox_taken as old
-    straight_join postroom_outbox_attempt as attempt on attempt.id = old.id;
+    straight_join postroom_outbox_attempt as attempt force index (primary) on attempt.id = old.id;
     -- A key may outlive its message, and counts from its end.
     update postroom_outbox_taken as old
-    straight_join postroom_outbox_key as taken on taken.message_id = old.id
+    straight_join postroom_outbox_key as taken force index (message_id) on taken.message_id = old.id
     set taken.settled_at = old.wake_at;
     if own then
         commit;
@@ -318,7 +323,7 @@ begin
     close ripe;
     delete tally
     from postroom_join_change as ripe
-    straight_join postroom_join_tally as tally on tally.id = ripe.id
+    straight_join postroom_join_tally as tally force index (primary) on tally.id = ripe.id
     where not exists (
         select 1 from postroom_join_message as member where member.join_id = tally.id
     );

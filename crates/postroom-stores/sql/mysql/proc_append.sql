@@ -11,7 +11,8 @@ begin
         place for ordinality,
         id varchar(32) path '$'
     )) as given
-    straight_join postroom_outbox_message as message on message.id = unhex(given.id);
+    straight_join postroom_outbox_message as message force index (id)
+        on message.id = unhex(given.id);
     delete queue
     from postroom_outbox_given as given
     straight_join postroom_outbox_queue as queue force index (seq) on queue.seq = given.seq;
@@ -20,11 +21,13 @@ begin
     straight_join postroom_outbox_ordered as queue force index (seq) on queue.seq = given.seq;
     delete parked
     from postroom_outbox_given as given
-    straight_join postroom_outbox_parked as parked on parked.seq = given.seq;
+    straight_join postroom_outbox_parked as parked force index (primary) on parked.seq = given.seq;
     delete message
     from postroom_outbox_given as given
-    straight_join postroom_outbox_message as message on message.seq = given.seq;
+    straight_join postroom_outbox_message as message force index (primary)
+        on message.seq = given.seq;
     delete taken
     from json_table(p_keys, '$[*]' columns (hash varchar(64) path '$')) as given
-    straight_join postroom_outbox_key as taken on taken.hash = unhex(given.hash);
+    straight_join postroom_outbox_key as taken force index (primary)
+        on taken.hash = unhex(given.hash);
 end;

@@ -365,7 +365,7 @@ begin
     declare waited int;
     select coalesce(sum(parked), 0) into waited from postroom_outbox_taken;
     update postroom_outbox_taken as taken
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = taken.band and queue.seq = taken.seq
     set queue.leased = 1,
         queue.token = p_token,
@@ -385,17 +385,19 @@ begin
             parked.band, parked.seq, parked.id, parked.topic_hash, parked.tenant_hash,
             parked.expires_at, 1, p_token, p_owner, p_until, parked.attempts, parked.lost
         from postroom_outbox_taken as taken
-        straight_join postroom_outbox_parked as parked on parked.seq = taken.seq
+        straight_join postroom_outbox_parked as parked force index (primary)
+            on parked.seq = taken.seq
         where taken.parked = 1
             and taken.reason is null;
         delete parked
         from postroom_outbox_taken as taken
-        straight_join postroom_outbox_parked as parked on parked.seq = taken.seq
+        straight_join postroom_outbox_parked as parked force index (primary)
+            on parked.seq = taken.seq
         where taken.parked = 1;
     end if;
     delete queue
     from postroom_outbox_taken as taken
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = taken.band and queue.seq = taken.seq
     where taken.parked = 0
         and taken.reason is not null;
@@ -414,7 +416,7 @@ begin
         insert into postroom_outbox_attempt (id, n, at, by_owner, kind)
         select taken.id, coalesce(max(attempt.n), 0) + 1, p_present, taken.old_owner, 2
         from postroom_outbox_taken as taken
-        left join postroom_outbox_attempt as attempt on attempt.id = taken.id
+        left join postroom_outbox_attempt as attempt force index (primary) on attempt.id = taken.id
         where taken.leased = 1
         group by taken.id, taken.old_owner;
     end if;
@@ -496,7 +498,7 @@ begin
         message.occurred_at, message.due_at, message.expires_at, message.priority,
         message.source, message.source_id, message.consumer
     from postroom_outbox_taken as taken
-    left join postroom_outbox_message as message on message.seq = taken.seq
+    left join postroom_outbox_message as message force index (primary) on message.seq = taken.seq
     where taken.reason is null
     order by
         taken.band, taken.parked desc, taken.wake_at, taken.slot, taken.key_hash, taken.seq;

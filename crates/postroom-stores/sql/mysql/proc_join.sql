@@ -35,7 +35,7 @@ begin
     insert into postroom_join_open (id)
     select tally.id
     from postroom_join_change as changed
-    straight_join postroom_join_tally as tally on tally.id = changed.id
+    straight_join postroom_join_tally as tally force index (primary) on tally.id = changed.id
     where tally.state = 0
     order by changed.id
     for update;
@@ -47,15 +47,15 @@ sql security definer
 begin
     update postroom_join_open as is_open
     straight_join postroom_join_change as changed on changed.id = is_open.id
-    straight_join postroom_join_tally as tally on tally.id = is_open.id
+    straight_join postroom_join_tally as tally force index (primary) on tally.id = is_open.id
     set tally.attached = tally.attached + changed.attached,
         tally.done = tally.done + changed.done,
         tally.dead = tally.dead + changed.dead;
     insert into postroom_join_ending (id, state, follow_up)
     select tally.id, case when tally.dead = 0 then 1 else 2 end, follow_up.id
     from postroom_join_open as is_open
-    straight_join postroom_join_tally as tally on tally.id = is_open.id
-    left join postroom_join_follow_up as follow_up
+    straight_join postroom_join_tally as tally force index (primary) on tally.id = is_open.id
+    left join postroom_join_follow_up as follow_up force index (primary)
         on follow_up.join_id = tally.id
         and follow_up.state = case when tally.dead = 0 then 1 else 2 end
     where tally.state = 0
@@ -63,14 +63,15 @@ begin
     for update;
     if row_count() > 0 then
         update postroom_join_ending as ending
-        straight_join postroom_join_tally as tally on tally.id = ending.id
+        straight_join postroom_join_tally as tally force index (primary) on tally.id = ending.id
         set tally.state = ending.state,
             tally.ended_at = p_present,
             tally.follow_up = ending.follow_up;
         call postroom_join_publish_all(p_present);
         delete follow_up
         from postroom_join_ending as ending
-        straight_join postroom_join_follow_up as follow_up on follow_up.join_id = ending.id;
+        straight_join postroom_join_follow_up as follow_up force index (primary)
+            on follow_up.join_id = ending.id;
     end if;
 end;
 

@@ -87,14 +87,14 @@ begin
     select distinct join_id from postroom_outbox_attaching;
     call postroom_join_lock();
     update postroom_outbox_attaching as attaching
-    straight_join postroom_join_tally as tally on tally.id = attaching.join_id
+    straight_join postroom_join_tally as tally force index (primary) on tally.id = attaching.join_id
     set attaching.state = tally.state,
         attaching.expected = tally.expected,
         attaching.attached = tally.attached,
         tally.expected = tally.expected;
     -- After the joins, as a settle does.
     update postroom_outbox_attaching as attaching
-    straight_join postroom_join_message as member
+    straight_join postroom_join_message as member force index (primary)
         on member.join_id = attaching.join_id and member.message_id = attaching.message_id
     set attaching.member_in_inbox = member.in_inbox,
         member.in_inbox = member.in_inbox;
@@ -112,7 +112,8 @@ begin
     declare rounds int default 0;
     declare unseen int;
     update postroom_outbox_attaching as attaching
-    straight_join postroom_outbox_message as message on message.id = attaching.message_id
+    straight_join postroom_outbox_message as message force index (id)
+        on message.id = attaching.message_id
     set attaching.seq = message.seq,
         attaching.standing = case when attaching.fresh then 0 end,
         message.priority = message.priority;
@@ -141,12 +142,14 @@ begin
             queue.lost = queue.lost
         where attaching.standing is null;
         update postroom_outbox_attaching as attaching
-        straight_join postroom_outbox_parked as queue on queue.seq = attaching.seq
+        straight_join postroom_outbox_parked as queue force index (primary)
+            on queue.seq = attaching.seq
         set attaching.standing = 0,
             queue.lost = queue.lost
         where attaching.standing is null;
         update postroom_outbox_attaching as attaching
-        straight_join postroom_outbox_settled as settled on settled.seq = attaching.seq
+        straight_join postroom_outbox_settled as settled force index (primary)
+            on settled.seq = attaching.seq
         set attaching.standing = settled.state,
             settled.lost = settled.lost
         where attaching.standing is null;

@@ -25,10 +25,12 @@ begin
             parked.slot, parked.key_hash, parked.seq, parked.id, parked.topic_hash,
             parked.tenant_hash, parked.expires_at, parked.priority, parked.attempts, parked.lost
         from postroom_outbox_candidate as due
-        straight_join postroom_outbox_parked as parked on parked.seq = due.seq;
+        straight_join postroom_outbox_parked as parked force index (primary)
+            on parked.seq = due.seq;
         delete parked
         from postroom_outbox_candidate as due
-        straight_join postroom_outbox_parked as parked on parked.seq = due.seq;
+        straight_join postroom_outbox_parked as parked force index (primary)
+            on parked.seq = due.seq;
     end if;
 end;
 
@@ -85,7 +87,7 @@ begin
                 order by slot, key_hash
                 limit p_limit
             ) as first
-            straight_join postroom_outbox_ordered as queue
+            straight_join postroom_outbox_ordered as queue force index (primary)
                 on queue.slot = first.slot
                 and queue.key_hash = first.key_hash
                 and queue.seq = first.seq
@@ -207,7 +209,7 @@ begin
     from postroom_outbox_candidate as candidate
     straight_join postroom_outbox_visited as visited
         on visited.slot = candidate.slot and visited.key_hash = candidate.key_hash
-    straight_join postroom_outbox_ordered as queue
+    straight_join postroom_outbox_ordered as queue force index (primary)
         on queue.slot = candidate.slot
         and queue.key_hash = candidate.key_hash
         and queue.seq = candidate.seq
@@ -304,7 +306,7 @@ walk: begin
                 rows between unbounded preceding and 1 preceding
             ), 0) as dead_before
         from postroom_outbox_candidate as candidate
-        left join postroom_outbox_run as run on run.seq = candidate.seq
+        left join postroom_outbox_run as run force index (primary) on run.seq = candidate.seq
     ) as cut
     where all_free = 1
         and not (p_halt and dead_before)
@@ -327,7 +329,7 @@ create procedure postroom_outbox_lease_ordered(
 sql security definer
 begin
     update postroom_outbox_taken as taken
-    straight_join postroom_outbox_ordered as queue
+    straight_join postroom_outbox_ordered as queue force index (primary)
         on queue.slot = taken.slot and queue.key_hash = taken.key_hash and queue.seq = taken.seq
     set queue.leased = 1,
         queue.token = p_token,
@@ -338,7 +340,7 @@ begin
     where taken.reason is null;
     delete queue
     from postroom_outbox_taken as taken
-    straight_join postroom_outbox_ordered as queue
+    straight_join postroom_outbox_ordered as queue force index (primary)
         on queue.slot = taken.slot and queue.key_hash = taken.key_hash and queue.seq = taken.seq
     where taken.reason is not null;
     if p_halt then

@@ -84,14 +84,14 @@ begin
     end if;
     delete queue
     from postroom_outbox_held as held
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = held.band and queue.seq = held.seq
     where held.kind in (1, 2, 3)
         and held.slot is null;
     if ordered > 0 then
         delete queue
         from postroom_outbox_held as held
-        straight_join postroom_outbox_ordered as queue
+        straight_join postroom_outbox_ordered as queue force index (primary)
             on queue.slot = held.slot and queue.key_hash = held.key_hash and queue.seq = held.seq
         where held.kind in (1, 2);
     end if;
@@ -137,13 +137,13 @@ begin
         queue.seq, queue.band, least(p_present + held.delay, last), queue.id, queue.topic_hash,
         queue.tenant_hash, -queue.band, queue.expires_at, held.attempts + held.counted, held.lost
     from postroom_outbox_held as held
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = held.band and queue.seq = held.seq
     where held.kind = 3
         and held.slot is null;
     -- An ordered row waits where it is, so that the head of its key stays its lowest row.
     update postroom_outbox_held as held
-    straight_join postroom_outbox_ordered as queue
+    straight_join postroom_outbox_ordered as queue force index (primary)
         on queue.slot = held.slot and queue.key_hash = held.key_hash and queue.seq = held.seq
     set queue.leased = 0,
         queue.token = '',
@@ -154,7 +154,7 @@ begin
         queue.attempts = held.attempts + held.counted
     where held.kind in (3, 4);
     update postroom_outbox_held as held
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = held.band and queue.seq = held.seq
     set queue.leased = 0,
         queue.token = '',
@@ -175,7 +175,7 @@ begin
         place for ordinality,
         error mediumtext character set utf8mb4 path '$[6]'
     )) as item on item.place = held.place
-    left join postroom_outbox_attempt as attempt on attempt.id = held.id
+    left join postroom_outbox_attempt as attempt force index (primary) on attempt.id = held.id
     where held.counted
         and held.kind in (2, 3)
     group by held.id;
@@ -187,14 +187,15 @@ sql security definer
 begin
     delete message
     from postroom_outbox_held as held
-    straight_join postroom_outbox_message as message on message.seq = held.seq
+    straight_join postroom_outbox_message as message force index (primary) on message.seq = held.seq
     where held.kind = 1;
     delete attempt
     from postroom_outbox_held as held
-    straight_join postroom_outbox_attempt as attempt on attempt.id = held.id
+    straight_join postroom_outbox_attempt as attempt force index (primary) on attempt.id = held.id
     where held.kind = 1;
     update postroom_outbox_held as held
-    straight_join postroom_outbox_key as taken on taken.message_id = held.id
+    straight_join postroom_outbox_key as taken force index (message_id)
+        on taken.message_id = held.id
     set taken.settled_at = p_present
     where held.kind = 1;
 end;
@@ -229,7 +230,7 @@ begin
         call postroom_outbox_renew_ordered(present, until, p_owner);
     end if;
     update postroom_outbox_held as held
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = held.band and queue.seq = held.seq
     set queue.locked_until = until
     where held.slot is null;
@@ -251,7 +252,7 @@ begin
         and queue.owner = p_owner
         and queue.locked_until > p_present;
     update postroom_outbox_visiting as visiting
-    straight_join postroom_outbox_slot as slot on slot.slot = visiting.slot
+    straight_join postroom_outbox_slot as slot force index (primary) on slot.slot = visiting.slot
     set slot.locked_until = greatest(slot.locked_until, p_until)
     where slot.owner = p_owner
         and slot.locked_until > p_present;
@@ -263,7 +264,7 @@ begin
         0, 0, 0, 0, 0
     from postroom_outbox_given as given
     straight_join postroom_outbox_ordered as queue force index (seq) on queue.seq = given.seq
-    straight_join postroom_outbox_slot as slot on slot.slot = queue.slot
+    straight_join postroom_outbox_slot as slot force index (primary) on slot.slot = queue.slot
     where queue.leased = 1
         and queue.token = given.token
         and queue.owner = p_owner
@@ -274,7 +275,7 @@ begin
     for update;
     if row_count() > 0 then
         update postroom_outbox_held as held
-        straight_join postroom_outbox_ordered as queue
+        straight_join postroom_outbox_ordered as queue force index (primary)
             on queue.slot = held.slot and queue.key_hash = held.key_hash and queue.seq = held.seq
         set queue.locked_until = p_until;
         update postroom_outbox_node
@@ -336,7 +337,7 @@ begin
     for update skip locked;
     set p_more = row_count() >= p_limit or lapsed >= p_limit + stale;
     update postroom_outbox_taken as taken
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = taken.band and queue.seq = taken.seq
     set queue.leased = 0,
         queue.token = '',
@@ -347,12 +348,12 @@ begin
     where taken.reason is null;
     delete queue
     from postroom_outbox_taken as taken
-    straight_join postroom_outbox_queue as queue
+    straight_join postroom_outbox_queue as queue force index (primary)
         on queue.band = taken.band and queue.seq = taken.seq
     where taken.parked = 0 and taken.reason is not null;
     delete parked
     from postroom_outbox_taken as taken
-    straight_join postroom_outbox_parked as parked on parked.seq = taken.seq
+    straight_join postroom_outbox_parked as parked force index (primary) on parked.seq = taken.seq
     where taken.parked = 1;
     -- Nobody settled these: the last owner, where there is one, is in the attempts.
     call postroom_outbox_note_taken(present, null);

@@ -17,11 +17,11 @@ begin
     insert into postroom_outbox_visited (slot, key_hash, seq, is_open, is_suspect)
     select distinct queue.slot, 0, 0, 0, 0
     from postroom_outbox_visiting as idle
-    straight_join postroom_outbox_ordered as queue on queue.slot = idle.slot
+    straight_join postroom_outbox_ordered as queue force index (primary) on queue.slot = idle.slot
     where queue.leased = 1
         and queue.owner = p_owner;
     update postroom_outbox_visiting as idle
-    straight_join postroom_outbox_slot as mine on mine.slot = idle.slot
+    straight_join postroom_outbox_slot as mine force index (primary) on mine.slot = idle.slot
     left join postroom_outbox_visited as busy on busy.slot = idle.slot
     set mine.owner = null,
         mine.locked_until = null
@@ -102,7 +102,7 @@ begin
         limit share
         for update skip locked;
         update postroom_outbox_visiting as idle
-        straight_join postroom_outbox_slot as free on free.slot = idle.slot
+        straight_join postroom_outbox_slot as free force index (primary) on free.slot = idle.slot
         set free.owner = p_owner,
             free.locked_until = renewed;
     end if;
