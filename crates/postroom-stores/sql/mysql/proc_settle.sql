@@ -306,10 +306,10 @@ begin
     select
         seq, id, band, 1, 1, owner, attempts + (lost > 0), lost + 1, 0,
         case when lost > 0 and attempts + 1 >= p_max_attempts then 3 end
-    from postroom_outbox_queue force index (primary)
+    from postroom_outbox_queue force index (seq)
     where leased = 1
         and locked_until <= present
-    order by band, seq
+    order by seq
     limit p_limit
     for update skip locked;
     set lapsed = row_count();
@@ -317,10 +317,10 @@ begin
         seq, id, band, suspect, leased, old_owner, attempts, lost, locked_until, reason
     )
     select seq, id, band, 0, 0, '', attempts, lost, 0, 4
-    from postroom_outbox_queue force index (primary)
+    from postroom_outbox_queue force index (seq)
     where leased = 0
         and expires_at <= present
-    order by band, seq
+    order by seq
     limit p_limit
     for update skip locked;
     set stale = row_count();

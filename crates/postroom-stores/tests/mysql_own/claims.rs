@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::mysql_support::{My, run};
 use crate::rivals::{
     READ_COMMITTED, count, heavy, impatient_pool, kill, on_pool, open_transactions, plain_pool,
-    session_of, until_waiting,
+    session_of, until_idle, until_waiting,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -144,6 +144,7 @@ async fn f03_a_claim_whose_connection_is_killed_leases_nothing() {
     let error = claiming.await.expect("no panic").expect_err("no answer");
     assert_eq!((error.kind(), error.is_transient()), (ErrorKind::Unavailable, true), "{error}");
     rival.rollback().await.expect("rolls back");
+    until_idle(&my).await;
     let claimed = claim(&my, 10, 1).await;
     assert_eq!(claimed.len(), 5, "it was rolled back and locks nothing");
     assert_eq!(claimed.iter().map(|item| item.lost).sum::<u32>(), 1);

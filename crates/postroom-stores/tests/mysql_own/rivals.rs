@@ -30,7 +30,9 @@ pub(crate) async fn open_transactions(my: &My) -> Vec<Open> {
     let sessions = sqlx::query_scalar(sessions).bind(&my.database).fetch_all(&my.pool).await;
     let sessions: Vec<i64> = sessions.expect("the server tells");
     let monitor = sqlx::raw_sql("show engine innodb status").fetch_one(&my.pool).await;
-    let text: String = monitor.expect("the server tells").get(2);
+    // It shows rows of deadlocks as they are.
+    let text: Vec<u8> = monitor.expect("the server tells").get(2);
+    let text = String::from_utf8_lossy(&text);
     let (_, list) = text.split_once("LIST OF TRANSACTIONS").expect("a list");
     let list = list.split("FILE I/O").next().unwrap_or_default();
     let open =
@@ -49,6 +51,17 @@ pub(crate) async fn open_transactions(my: &My) -> Vec<Open> {
 fn number_after(text: &str, mark: &str) -> i64 {
     let digits = text.split_once(mark).map_or("", |(_, rest)| rest);
     digits.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// Waits until nobody has a transaction: one whose connection was killed is rolled back later.
+pub(crate) async fn until_idle(my: &My) {
+    for _ in 0..3_000 {
+        if open_transactions(my).await.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("somebody has a transaction open");
 }
 
 /// Waits until so many sessions wait for a lock; answers with their ids.
