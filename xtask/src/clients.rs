@@ -3,6 +3,7 @@
 //! They are installed on first use into the target folder, each in exactly one version, and
 //! handed to the tests by environment variables, like the URLs of the servers.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -115,12 +116,24 @@ fn install_node(folder: &Path, language: &Language) -> Result<()> {
         servers::install_packages("npm", language.system_packages)?;
     }
     let mut command = Command::new("npm");
+    // An answer within a minute, also where nothing can be fetched.
+    command.args(["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]);
     command.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(folder);
+    trust_what_the_system_trusts(&mut command);
     process::capture_ok(command.args(language.clients).current_dir(folder))?;
     if !folder.join("node_modules").is_dir() {
         bail!("npm installed nothing");
     }
     Ok(())
+}
+
+/// Node.js looks at its own list of authorities only, and not at that of the machine.
+fn trust_what_the_system_trusts(command: &mut Command) {
+    const TRUSTED: &str = "NODE_EXTRA_CA_CERTS";
+    let system = Path::new("/etc/ssl/certs/ca-certificates.crt");
+    if env::var_os(TRUSTED).is_none() && system.exists() {
+        command.env(TRUSTED, system);
+    }
 }
 
 #[cfg(test)]
