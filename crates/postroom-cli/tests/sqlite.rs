@@ -207,7 +207,7 @@ fn cli_1_wrong_usage_is_exit_code_2() {
         &["list", "--schema=Bad Name"],
         &["enqueue", "t", "--payload={}", "--queue=inbox"],
         &["enqueue", "t", "--payload={}", "--due-in=1s", "--due-at=2030-01-01T00:00:00Z"],
-        &["stats", "--url=mysql://localhost/app"],
+        &["stats", "--url=oracle://localhost/app"],
     ] {
         refused(&cli, arguments);
     }
