@@ -205,8 +205,10 @@ async fn h4_an_end_that_is_not_a_confirmed_commit_sends_nothing_and_returns_the_
     .into_iter()
     .enumerate()
     {
+        let mut tx = world.outbox.begin().await.expect("begin");
+        tx.publish(plain()).expect("legal");
         world.store.fail_next(call, fault);
-        world.outbox.publish(plain()).await.expect_err("a fault");
+        tx.commit().await.expect_err("a fault");
         sleep(secs(1.0)).await;
         assert_eq!(world.handled(), round, "{call:?} {fault:?}");
         world.assert_all_places_are_free(&running, 1).await;
@@ -220,6 +222,20 @@ async fn h4_an_end_that_is_not_a_confirmed_commit_sends_nothing_and_returns_the_
     sleep(secs(1.0)).await;
     assert_eq!(world.handled(), 7);
     world.assert_all_places_are_free(&running, 1).await;
+}
+
+/// In a transaction of its own, a message that was chosen as a victim is published again, once.
+#[tokio::test(start_paused = true)]
+async fn wq_9_a_victim_is_published_again_and_sent_once() {
+    let world = World::without_claims();
+    let running = world.start(NOW, tiny());
+    for (round, call) in [Call::Append, Call::Commit].into_iter().enumerate() {
+        world.store.fail_next(call, Fault::Contention);
+        let id = world.outbox.publish(plain()).await.expect("runs again").id;
+        sleep(secs(1.0)).await;
+        assert_eq!((world.runs(id), world.handled()), (1, 2 * round + 1), "{call:?}");
+        world.assert_all_places_are_free(&running, 1).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
