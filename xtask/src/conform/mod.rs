@@ -15,6 +15,7 @@ use clap::Args;
 use serde_json::Value;
 
 use self::parity::Parity;
+use crate::gate::LIGHT_ADAPTERS;
 use crate::servers::{Durability, Kind, Servers};
 use crate::workspace::{self, items, text};
 use crate::{process, table};
@@ -119,7 +120,8 @@ fn build() -> Result<Vec<(&'static Column, Binary)>> {
         }
     }
     let mut command = workspace::cargo();
-    command.args(["test", "--workspace", "--no-run"]);
+    // As the gate builds them, so that there they are built already.
+    command.args(["test", "--workspace", "--features", LIGHT_ADAPTERS, "--no-run"]);
     command.arg("--message-format=json-render-diagnostics");
     COLUMNS.iter().for_each(|column| _ = command.args(["--test", column.test]));
     let messages = process::capture_ok(&mut command)?;

@@ -12,7 +12,8 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
-use self::suite::{LIGHT_ADAPTERS, Selection};
+pub(crate) use self::suite::LIGHT_ADAPTERS;
+use self::suite::Selection;
 use self::summary::Summary;
 use crate::clients::Clients;
 use crate::servers::{Durability, Kind, Servers};

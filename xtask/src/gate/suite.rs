@@ -16,7 +16,7 @@ const QUICK: [&str; 3] = ["postroom-core", "postroom-testkit", "postroom-stores"
 
 /// The adapters that cost little to build. The gate switches them on everywhere, so that everything
 /// is built once.
-pub(super) const LIGHT_ADAPTERS: &str =
+pub(crate) const LIGHT_ADAPTERS: &str =
     "postroom-adapters/tokio-postgres,postroom-adapters/rusqlite";
 
 /// How much of the tests to run.
