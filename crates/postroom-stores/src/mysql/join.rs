@@ -20,6 +20,12 @@ use crate::names::Queue;
 impl MySqlStore {
     pub(super) async fn begin_join(&self, conn: &mut MySqlConnection, join: &Join) -> Result<bool> {
         let what = |error| classify("start join", error);
+        // Most often who starts it again finds it by a look. An insert would lock it, before the
+        // places that an attach locks first.
+        let query = self.query(&self.sql.join_get).bind(join.id().as_uuid());
+        if let Some(first) = query.fetch_optional(&mut *conn).await.map_err(what)? {
+            return is_same(&first, join);
+        }
         let query = self
             .query(&self.sql.join_start)
             .bind(join.id().as_uuid())
@@ -37,13 +43,8 @@ impl MySqlStore {
             }
             return Ok(true);
         }
-        let query = self.query(&self.sql.join_get).bind(join.id().as_uuid());
-        let first = query.fetch_one(conn).await.map_err(what)?;
-        let content: Vec<u8> = first.try_get("content_hash").map_err(what)?;
-        match content == join.content_hash() {
-            true => Ok(false),
-            false => Err(join_id_taken(join.id())),
-        }
+        let query = self.query(&self.sql.join_first).bind(join.id().as_uuid());
+        is_same(&query.fetch_one(conn).await.map_err(what)?, join)
     }
 
     async fn prepare_follow_up(
@@ -169,6 +170,15 @@ impl MySqlStore {
         }
         tx.commit().await.map_err(what)?;
         Ok(was_open)
+    }
+}
+
+/// That it is not new; an error when the id belongs to a join with other content.
+fn is_same(first: &MySqlRow, join: &Join) -> Result<bool> {
+    let content = first.try_get::<Vec<u8>, _>("content_hash");
+    match content.map_err(|error| classify("start join", error))? == join.content_hash() {
+        true => Ok(false),
+        false => Err(join_id_taken(join.id())),
     }
 }
 

@@ -45,6 +45,7 @@ statements! {
     get: include_str!("../../sql/mysql/get.sql"),
     join_add: include_str!("../../sql/mysql/join_add.sql"),
     join_cancel: include_str!("../../sql/mysql/join_cancel.sql"),
+    join_first: include_str!("../../sql/mysql/join_first.sql"),
     join_follow_up: include_str!("../../sql/mysql/join_follow_up.sql"),
     join_forget: include_str!("../../sql/mysql/join_forget.sql"),
     join_get: include_str!("../../sql/mysql/join_get.sql"),

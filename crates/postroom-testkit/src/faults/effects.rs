@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postroom_core::store::{AdminStore, Stats, TransactionalStore};
-use postroom_core::{Error, Inbox, Message, Outbox, Received};
+use postroom_core::{Error, ErrorKind, Inbox, Message, Outbox, Received};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -151,7 +151,7 @@ async fn receive<S: TransactionalStore>(inbox: &Inbox<S>, order: i64) -> Receive
 }
 
 fn is_busy(error: &Error) -> bool {
-    error.is_transient()
+    matches!(error.kind(), ErrorKind::Contention | ErrorKind::Unavailable)
 }
 
 /// Less than this, by chance.

@@ -69,21 +69,16 @@ where
     for from in (0..members).step_by(CHUNK as usize) {
         let chunk = from..members.min(from + CHUNK);
         for (again, step) in [(false, 1), (true, 7)] {
-            let committed = loop {
-                let mut tx = outbox.begin().await.expect("begin");
-                // Who does not know whether it was started starts it again.
-                tx.start_join(&join).expect("legal");
-                for n in chunk.clone().step_by(step) {
-                    let id = tx.publish(member(join.id(), n)).expect("legal");
-                    if n + 1 < members {
-                        tx.attach(join.id(), id);
-                    }
+            let mut tx = outbox.begin().await.expect("begin");
+            // Who does not know whether it was started starts it again.
+            tx.start_join(&join).expect("legal");
+            for n in chunk.clone().step_by(step) {
+                let id = tx.publish(member(join.id(), n)).expect("legal");
+                if n + 1 < members {
+                    tx.attach(join.id(), id);
                 }
-                match tx.commit().await {
-                    Err(error) if error.is_transient() => {}
-                    answer => break answer.expect("commit"),
-                }
-            };
+            }
+            let committed = tx.commit().await.expect("commit");
             assert!(committed.published.iter().all(|one| one.already_existed == again));
             if !again {
                 ids.extend(committed.published.iter().map(|published| published.id));
