@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::servers::{self, Durability, Kind, Servers};
-use crate::{process, workspace};
+use crate::workspace;
+use postroom_servers::{Durability, Kind, Servers, process, url_in_environment};
 
 /// The servers to measure, and what names one that is there already; then it is not started.
 const SERVERS: [(Kind, &str); 2] =
@@ -21,7 +21,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let missing: Vec<_> = SERVERS
         .into_iter()
-        .filter(|(_, variable)| servers::url_in_environment(variable).is_none())
+        .filter(|(_, variable)| url_in_environment(variable).is_none())
         .collect();
     let kinds: Vec<_> = missing.iter().map(|(kind, _)| *kind).collect();
     let started = Servers::start_own(&kinds, Durability::Real)?;

@@ -10,7 +10,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{process, servers, workspace};
+use postroom_servers::process;
+
+use crate::workspace;
 
 const PYTHON: Language = Language {
     name: "Python",
@@ -78,7 +80,7 @@ pub(crate) fn print() -> Result<()> {
 /// which they are, so that half an installation is never used.
 fn prepare(folder: &Path, language: &Language) -> Result<()> {
     if process::on_path(language.program).is_none() {
-        servers::install_packages(language.name, language.system_packages)?;
+        postroom_servers::install_packages(language.name, language.system_packages)?;
     }
     let note = folder.join("installed");
     let wanted = language.clients.join("\n");
@@ -103,7 +105,7 @@ fn install_python(folder: &Path, language: &Language) -> Result<()> {
     };
     // Debian has the module for it in a package of its own.
     if environment().is_err() {
-        servers::install_packages("Python's venv", language.system_packages)?;
+        postroom_servers::install_packages("Python's venv", language.system_packages)?;
         environment()?;
     }
     let mut command = Command::new(folder.join("bin/python"));
@@ -113,7 +115,7 @@ fn install_python(folder: &Path, language: &Language) -> Result<()> {
 
 fn install_node(folder: &Path, language: &Language) -> Result<()> {
     if process::on_path("npm").is_none() {
-        servers::install_packages("npm", language.system_packages)?;
+        postroom_servers::install_packages("npm", language.system_packages)?;
     }
     let mut command = Command::new("npm");
     // An answer within a minute, also where nothing can be fetched.

@@ -4,7 +4,9 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{process, workspace};
+use postroom_servers::process;
+
+use crate::workspace;
 
 /// Points git to the hooks in `.githooks`.
 pub(crate) fn run() -> Result<()> {

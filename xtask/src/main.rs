@@ -14,8 +14,6 @@ mod clients;
 mod conform;
 mod gate;
 mod init;
-mod interrupt;
-mod process;
 mod servers;
 mod table;
 mod tidy;
@@ -55,9 +53,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    match interrupt::watch().and_then(|()| perform(Cli::parse().task)) {
+    match postroom_servers::interrupt::watch().and_then(|()| perform(Cli::parse().task)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<interrupt::Interrupted>() => {
+        Err(error) if error.is::<postroom_servers::interrupt::Interrupted>() => {
             eprintln!("xtask: interrupted");
             ExitCode::from(EXIT_INTERRUPTED)
         }

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::process;
+use postroom_servers::process;
 
 /// The folder with the workspace's `Cargo.toml`.
 pub(crate) fn root() -> PathBuf {

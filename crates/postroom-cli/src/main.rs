@@ -6,7 +6,6 @@
 #![expect(clippy::print_stderr, reason = "a command line talks to the person who called it")]
 
 mod args;
-mod cloud_event;
 mod commands;
 mod failure;
 mod payload;

@@ -389,21 +389,12 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use std::sync::Mutex;
 
-    use tokio::time::Instant;
-    use tokio_util::sync::CancellationToken;
-
     use super::*;
-    use crate::ids::{Lease, LeaseToken, OwnerToken, WorkId};
     use crate::message::Message;
-    use crate::sink::Right;
 
     fn delivery(topic: &str) -> Delivery {
         let message = Message::builder(topic).payload("7").build().expect("legal");
-        let deadline = Instant::now() + Duration::from_secs(1);
-        let lease = Lease { work: WorkId::new(1), token: LeaseToken::random() };
-        let right = Right { owner: OwnerToken::random(), lease };
-        let span = tracing::Span::none();
-        Delivery::new(message, 1, deadline, CancellationToken::new(), span, right)
+        Delivery::detached(message, Duration::from_secs(1))
     }
 
     async fn outcome(handlers: &Handlers, topic: &str) -> Outcome {

@@ -23,6 +23,7 @@ mod origin;
 mod outbox;
 mod pattern;
 mod retry;
+mod routes;
 mod sink;
 pub mod store;
 mod text;
@@ -48,6 +49,7 @@ pub use observe::{Counts, Depth, Latency, Snapshot, Throughput};
 pub use origin::Origin;
 pub use outbox::{Outbox, OutboxConfig, Published};
 pub use retry::{Backoff, Retry};
+pub use routes::{RouteTo, Routes};
 pub use sink::{Call, Delivery, Interceptor, Sink};
 pub use text::{
     AggregateId, AggregateType, CausationId, Consumer, ContentType, CorrelationId, OrderingKey,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use crate::handler::HandlerResult;
-use crate::ids::{Lease, OwnerToken};
+use crate::ids::{Lease, LeaseToken, OwnerToken, WorkId};
 use crate::lifecycle::Outcome;
 use crate::message::Message;
 use crate::store::BoxFuture;
@@ -134,6 +134,16 @@ impl Delivery {
         right: Right,
     ) -> Self {
         Self { message, attempt, deadline, cancelled, span, right, settled: Arc::default() }
+    }
+
+    /// A delivery that no dispatcher made, to call a sink or a handler with in a test. Its first
+    /// attempt of a message that nobody leased: there is nothing to settle.
+    #[must_use]
+    pub fn detached(message: Message, time: Duration) -> Self {
+        let lease = Lease { work: WorkId::new(0), token: LeaseToken::random() };
+        let right = Right { owner: OwnerToken::random(), lease };
+        let (deadline, cancelled) = (Instant::now() + time, CancellationToken::new());
+        Self::new(message, 1, deadline, cancelled, Span::none(), right)
     }
 
     pub(crate) fn right(&self) -> Right {

@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use self::parity::Parity;
 use crate::gate::LIGHT_ADAPTERS;
-use crate::servers::{Durability, Kind, Servers};
+use crate::table;
 use crate::workspace::{self, items, text};
-use crate::{process, table};
+use postroom_servers::{Durability, Kind, Servers, process};
 
 /// Fewer cases than this mean that the suite was not found, not that it is small.
 const MINIMUM: usize = 80;

@@ -16,8 +16,8 @@ pub(crate) use self::suite::LIGHT_ADAPTERS;
 use self::suite::Selection;
 use self::summary::Summary;
 use crate::clients::Clients;
-use crate::servers::{Durability, Kind, Servers};
-use crate::{conform, process, tidy, workspace};
+use crate::{conform, tidy, workspace};
+use postroom_servers::{Durability, Kind, Servers, process};
 
 /// Asks the tests for their long versions.
 const FULL: &str = "POSTROOM_TEST_FULL";

@@ -5,11 +5,11 @@
 
 use serde_json::Value;
 
-use crate::process;
 use crate::workspace::{self, items, text};
+use postroom_servers::process;
 
 /// The servers by the names that tests carry.
-const SERVERS: [&str; 2] = ["postgres", "mysql"];
+const SERVERS: [&str; 5] = ["postgres", "mysql", "nats", "rabbitmq", "redis"];
 
 /// The packages whose tests are worth running many times an hour.
 const QUICK: [&str; 3] = ["postroom-core", "postroom-testkit", "postroom-stores"];
@@ -97,7 +97,9 @@ pub(super) fn left_out(selection: Selection, metadata: &Value) -> String {
 /// The selection as a nextest filter. Our own unit tests about servers need none.
 fn expression(selection: Selection) -> Option<String> {
     let names = SERVERS.join("|");
-    let without = format!("(package(xtask) or not (binary(/{names}/) or test(/({names}).*::/)))");
+    let without = format!(
+        "(package(xtask) or (package(postroom-servers) and kind(lib)) or not (binary(/{names}/) or test(/({names}).*::/)))"
+    );
     match selection {
         Selection::All => None,
         Selection::WithoutServers => Some(without),
@@ -166,7 +168,7 @@ mod tests {
     fn server_binaries_are_left_out_by_name() {
         let arguments = libtest(Selection::WithoutServers, &[], &metadata()).join(" ");
         assert!(arguments.contains("--test sqlite --test help --"), "{arguments}");
-        assert!(arguments.ends_with("--skip postgres --skip mysql"), "{arguments}");
+        assert!(arguments.contains("--skip postgres --skip mysql --skip nats"), "{arguments}");
     }
 
     #[test]
@@ -184,7 +186,8 @@ mod tests {
     fn quick_keeps_to_its_packages() {
         let arguments = libtest(Selection::Quick, &[], &metadata()).join(" ");
         let expected = "test --lib --package postroom-core --package postroom-stores \
-                        --test sqlite -- --skip postgres --skip mysql";
+                        --test sqlite -- --skip postgres --skip mysql --skip nats --skip rabbitmq \
+                        --skip redis";
         assert_eq!(arguments, expected);
     }
 

@@ -15,7 +15,9 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::{process, workspace};
+use postroom_servers::process;
+
+use crate::workspace;
 
 /// What is wrong, where, and what to do about it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

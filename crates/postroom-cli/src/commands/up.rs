@@ -1,18 +1,14 @@
 //! `postroom up`: a dispatcher that prints.
 
-use std::io::{IsTerminal as _, Write as _};
-use std::sync::Arc;
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use postroom::lifecycle::Outcome;
-use postroom::store::BoxFuture;
-use postroom::{Delivery, Dispatcher, DispatcherConfig, Sink};
+use postroom::{Dispatcher, DispatcherConfig};
+use postroom_sinks::{CloudEvents, StdoutSink};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
 
 use super::Report;
 use crate::args::Up;
-use crate::cloud_event;
 use crate::failure::{Exit, Failure};
 use crate::store::{Access, Target};
 
@@ -23,15 +19,15 @@ const POLL: Duration = Duration::from_millis(200);
 pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
     log_to_stderr();
     let store = target.open(Access::Write).await?;
-    let reader_gone = Arc::new(Notify::new());
-    let sink = Lines { source: args.source.clone(), reader_gone: Arc::clone(&reader_gone) };
+    let sink = StdoutSink::new(CloudEvents::new(&args.source));
+    let reader_gone = sink.reader_gone();
     let config = DispatcherConfig { poll_interval: POLL, ..DispatcherConfig::default() };
     let mut stop = Signals::new()?;
     let running = Dispatcher::new(store.engine(), sink).config(config).start()?;
     eprintln!("delivering the {target}; Ctrl-C stops");
     tokio::select! {
         () = stop.next() => eprintln!("stopping; once more to stop at once"),
-        () = reader_gone.notified() => eprintln!("nobody reads standard output any more; stopping"),
+        () = reader_gone => eprintln!("nobody reads standard output any more; stopping"),
     }
     let clean = tokio::select! {
         clean = running.shutdown(args.grace) => clean,
@@ -41,42 +37,6 @@ pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
         eprintln!("stopped with deliveries under way; they will be delivered again");
     }
     Ok(Report::default())
-}
-
-/// One line of JSON per message.
-struct Lines {
-    source: String,
-    reader_gone: Arc<Notify>,
-}
-
-impl Sink for Lines {
-    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> BoxFuture<'a, Vec<Outcome>> {
-        Box::pin(async move {
-            let mut text = String::new();
-            for delivery in batch {
-                text.push_str(&cloud_event::line(delivery.message(), &self.source));
-                text.push('\n');
-            }
-            let mut stdout = std::io::stdout().lock();
-            match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-                Ok(()) => vec![Outcome::Done; batch.len()],
-                Err(error) => {
-                    self.reader_gone.notify_one();
-                    // Not the messages' fault: no attempt, and soon again, for whoever comes next.
-                    let outcome = Outcome::RetryAfter {
-                        delay: Duration::from_secs(1),
-                        counted: false,
-                        error: format!("can not write to standard output: {error}"),
-                    };
-                    vec![outcome; batch.len()]
-                }
-            }
-        })
-    }
-
-    fn max_batch(&self) -> usize {
-        100
-    }
 }
 
 /// Ctrl-C and SIGTERM.

@@ -16,7 +16,7 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 const REFUSE: &str = "#!/bin/sh\nexit 101\n";
 
 /// Installs the packages; their services stay off. Needs root.
-pub(super) fn install(packages: &[&str]) -> Result<()> {
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let _guard = NoServices::enter(Path::new(POLICY))?;
     if process::run(&mut apt(&["install"], packages)).is_err() {
         println!("apt-get failed; once more after updating its package lists");

@@ -4,24 +4,19 @@
 //! then (triggers, procedures) show up in the tests, as they would in production.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
-use super::{Durability, Place, Product, account, free_port};
 use crate::process::{self, Background};
-
-/// How long a start may take; a second is usual.
-const START_LIMIT: Duration = Duration::from_secs(60);
+use crate::{Durability, Place, Product, account};
 
 /// What the server writes to its log when it takes connections. (The port is open before.)
 const READY: &str = "ready for connections";
 
-pub(super) struct MariaDb;
+pub(crate) struct MariaDb;
 
 impl Product for MariaDb {
     fn name(&self) -> &'static str {
@@ -58,26 +53,17 @@ impl Product for MariaDb {
             .find(|folder| folder.join("mariadbd").is_file() && installer(folder).is_some())
     }
 
+    fn prepare(&self, place: &Place<'_>) -> Result<()> {
+        create_tables(place, &place.home.join("data"))
+    }
+
     fn start(&self, place: &Place<'_>) -> Result<(Background, String)> {
-        let data = place.home.join("data");
-        create_tables(place, &data)?;
-        let port = free_port()?;
-        let log_path = place.home.join("mariadb.log");
-        let log = fs::File::create(&log_path).context("cannot create the log")?;
+        let (data, port) = (place.home.join("data"), place.port);
         // MariaDB is deaf to SIGINT; SIGTERM cuts open sessions off and shuts down.
-        let program = place.programs.join("mariadbd");
-        let mut command = account::server(&program, place.account, "TERM");
-        without_mysql_variables(command.current_dir(place.home));
+        let mut command = place.server("mariadbd", "TERM");
+        without_mysql_variables(&mut command);
         command.arg("--no-defaults").args(settings(&data, port, place.durability));
-        command.stdout(log.try_clone()?).stderr(log);
-        let mut server = Background::start(&mut command, Signal::TERM)?;
-        let read_log = || fs::read_to_string(&log_path).unwrap_or_default();
-        let ready = process::wait_until(START_LIMIT, || {
-            Ok(server.exited()?.is_some() || read_log().contains(READY))
-        })?;
-        if !ready || server.exited()?.is_some() {
-            bail!("it did not start on port {port}; its log says:\n{}", read_log());
-        }
+        let server = place.launch(&mut command, Signal::TERM, |log| log.contains(READY))?;
         Ok((server, format!("mysql://root@127.0.0.1:{port}/")))
     }
 }
@@ -144,6 +130,8 @@ fn without_mysql_variables(command: &mut Command) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -2,19 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 use std::{env, fs};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use rustix::process::Signal;
 
-use super::{Durability, Place, Product, account, free_port};
 use crate::process::{self, Background};
+use crate::{Durability, Place, Product, account};
 
-/// How long a start may take; a second is usual.
-const START_LIMIT: Duration = Duration::from_secs(60);
-
-pub(super) struct Postgres;
+pub(crate) struct Postgres;
 
 impl Product for Postgres {
     fn name(&self) -> &'static str {
@@ -43,26 +39,17 @@ impl Product for Postgres {
         on_path.into_iter().chain(packaged).chain(others).find(|folder| is_complete(folder))
     }
 
+    fn prepare(&self, place: &Place<'_>) -> Result<()> {
+        create_cluster(place, &place.home.join("data"))
+    }
+
     fn start(&self, place: &Place<'_>) -> Result<(Background, String)> {
-        let data = place.home.join("data");
-        create_cluster(place, &data)?;
-        let port = free_port()?;
-        let log_path = place.home.join("postgres.log");
-        let log = fs::File::create(&log_path).context("cannot create the log")?;
+        let (data, port) = (place.home.join("data"), place.port);
         // SIGINT is PostgreSQL's fast shutdown: open sessions are cut off.
-        let program = place.programs.join("postgres");
-        let mut command = account::server(&program, place.account, "INT");
-        without_pg_variables(command.current_dir(place.home));
+        let mut command = place.server("postgres", "INT");
+        without_pg_variables(&mut command);
         command.arg("-D").arg(&data).args(settings(port, place.durability));
-        command.stdout(log.try_clone()?).stderr(log);
-        let mut server = Background::start(&mut command, Signal::INT)?;
-        let ready = process::wait_until(START_LIMIT, || {
-            Ok(server.exited()?.is_some() || accepts_connections(&data))
-        })?;
-        if !ready || server.exited()?.is_some() {
-            let log = fs::read_to_string(&log_path).unwrap_or_default();
-            bail!("it did not start on port {port}; its log says:\n{log}");
-        }
+        let server = place.launch(&mut command, Signal::INT, |_| accepts_connections(&data))?;
         Ok((server, format!("postgres://postgres@127.0.0.1:{port}/postgres")))
     }
 }

@@ -11,14 +11,14 @@ use crate::process;
 
 /// A user of this system.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(crate) struct Account {
     uid: u32,
     gid: u32,
 }
 
 impl Account {
     /// The preferred user, or `nobody`; `None` when we are not root and stay who we are.
-    pub(super) fn unprivileged(preferred: &str) -> Result<Option<Self>> {
+    pub(crate) fn unprivileged(preferred: &str) -> Result<Option<Self>> {
         if !is_root() {
             return Ok(None);
         }
@@ -31,25 +31,25 @@ impl Account {
     }
 
     /// Gives a folder to this user.
-    pub(super) fn own(&self, folder: &Path) -> Result<()> {
+    pub(crate) fn own(&self, folder: &Path) -> Result<()> {
         chown(folder, Some(self.uid), Some(self.gid))
             .with_context(|| format!("cannot give {} away", folder.display()))
     }
 }
 
 /// Whether we may do everything on this system.
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// A command that runs as `account`, or as ourselves.
-pub(super) fn command(program: &Path, account: Option<&Account>) -> Command {
+pub(crate) fn command(program: &Path, account: Option<&Account>) -> Command {
     under(Command::new(program), account)
 }
 
 /// Like [`command`], for servers. The kernel sends the server the signal `stop` (`TERM`) when we
 /// die without a chance to do it (SIGKILL), where a program to ask for that exists.
-pub(super) fn server(program: &Path, account: Option<&Account>, stop: &str) -> Command {
+pub(crate) fn server(program: &Path, account: Option<&Account>, stop: &str) -> Command {
     let Some(setpriv) = process::on_path("setpriv").filter(|path| knows_parent_death(path)) else {
         return command(program, account);
     };

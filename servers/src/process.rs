@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(20);
 const GROUP_GRACE: Duration = Duration::from_secs(15);
 
 /// Runs a command to its end with our output; a non-zero exit is an error.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = wait_for(command)?;
     if !status.success() {
         bail!("`{}` failed ({status})", describe(command));
@@ -33,7 +33,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Runs a command to its end and returns how it ended and what it wrote to standard output.
-pub(crate) fn capture(command: &mut Command) -> Result<(ExitStatus, String)> {
+pub fn capture(command: &mut Command) -> Result<(ExitStatus, String)> {
     let mut output: File = tempfile::tempfile().context("cannot create a temporary file")?;
     command.stdout(output.try_clone()?);
     let status = wait_for(command)?;
@@ -44,7 +44,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<(ExitStatus, String)> {
 }
 
 /// Like [`capture`], for commands whose failure leaves nothing to look at.
-pub(crate) fn capture_ok(command: &mut Command) -> Result<String> {
+pub fn capture_ok(command: &mut Command) -> Result<String> {
     let (status, output) = capture(command)?;
     if !status.success() {
         bail!("`{}` failed ({status})", describe(command));
@@ -53,19 +53,19 @@ pub(crate) fn capture_ok(command: &mut Command) -> Result<String> {
 }
 
 /// Whether a command can be run and succeeds; it is not shown to anyone.
-pub(crate) fn succeeds(command: &mut Command) -> bool {
+pub fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
 /// Finds a program in the folders of `PATH`.
-pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
+pub fn on_path(program: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// Waits until `ready` says yes, a signal arrives or the time is over.
-pub(crate) fn wait_until(limit: Duration, mut ready: impl FnMut() -> Result<bool>) -> Result<bool> {
+pub fn wait_until(limit: Duration, mut ready: impl FnMut() -> Result<bool>) -> Result<bool> {
     let deadline = Instant::now() + limit;
     while !ready()? {
         interrupt::check()?;
@@ -79,21 +79,44 @@ pub(crate) fn wait_until(limit: Duration, mut ready: impl FnMut() -> Result<bool
 
 /// A program in the background; it is stopped when this value goes away, however that happens.
 #[derive(Debug)]
-pub(crate) struct Background {
+pub struct Background {
     child: Child,
     stop: Signal,
     grace: Duration,
+    /// What it needs; ended after it.
+    helper: Option<Box<Self>>,
 }
 
 impl Background {
     /// Starts the command; `stop` is the signal it understands as a request to end.
-    pub(crate) fn start(command: &mut Command, stop: Signal) -> Result<Self> {
+    pub fn start(command: &mut Command, stop: Signal) -> Result<Self> {
         let child = spawn(command)?;
-        Ok(Self { child, stop, grace: Duration::from_secs(10) })
+        Ok(Self { child, stop, grace: Duration::from_secs(10), helper: None })
+    }
+
+    /// Keeps another program for as long as this one.
+    #[must_use]
+    pub fn with(mut self, helper: Self) -> Self {
+        self.helper = Some(Box::new(helper));
+        self
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it at once, and everything that it started.
+    pub fn kill(mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            let _ = self.child.wait();
+        }
     }
 
     /// How the program ended, if it did.
-    pub(crate) fn exited(&mut self) -> Result<Option<ExitStatus>> {
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 }

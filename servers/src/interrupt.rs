@@ -14,7 +14,7 @@ static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// The error of a task that a signal ended.
 #[derive(Debug)]
-pub(crate) struct Interrupted;
+pub struct Interrupted;
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,7 +25,7 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 /// Starts listening for SIGINT, SIGTERM and SIGHUP.
-pub(crate) fn watch() -> anyhow::Result<()> {
+pub fn watch() -> anyhow::Result<()> {
     let flag = FLAG.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(flag))
@@ -35,11 +35,11 @@ pub(crate) fn watch() -> anyhow::Result<()> {
 }
 
 /// Whether a signal arrived.
-pub(crate) fn requested() -> bool {
+pub fn requested() -> bool {
     FLAG.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
 /// Fails once a signal arrived; called before anything new is started.
-pub(crate) fn check() -> Result<(), Interrupted> {
+pub fn check() -> Result<(), Interrupted> {
     if requested() { Err(Interrupted) } else { Ok(()) }
 }

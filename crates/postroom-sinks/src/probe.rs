@@ -1,0 +1,28 @@
+//! Asking a sink how it is, before messages find out.
+
+use postroom_core::store::BoxFuture;
+
+/// A sink that can be asked whether its receiver is there and set up as it should be. It sends no
+/// message.
+pub trait Probe {
+    /// Goes there and looks.
+    fn probe(&self) -> BoxFuture<'_, Probed>;
+}
+
+/// What a [`Probe`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Probed {
+    /// Why it can not be used, if so.
+    pub broken: Option<String>,
+    /// What works and may still surprise, with what to do about it.
+    pub warnings: Vec<String>,
+    /// What it is, such as a product with its version.
+    pub about: Option<String>,
+}
+
+impl Probed {
+    /// It can not be used.
+    pub fn broken(why: impl ToString) -> Self {
+        Self { broken: Some(why.to_string()), ..Self::default() }
+    }
+}
