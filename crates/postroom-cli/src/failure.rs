@@ -77,6 +77,10 @@ impl Failure {
         self
     }
 
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }

@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod config;
 mod failure;
 mod payload;
 mod render;

@@ -46,8 +46,12 @@ impl Target {
             queue: args.queue.into(),
             ..StoreConfig::default()
         };
+        Self::of(&args.url, config)
+    }
+
+    pub(crate) fn of(url: &str, config: StoreConfig) -> Result<Self, Failure> {
         config.validate()?;
-        Ok(Self { url: Url::parse(&args.url)?, config })
+        Ok(Self { url: Url::parse(url)?, config })
     }
 
     pub(crate) fn url(&self) -> &Url {

@@ -81,7 +81,7 @@ fn password(url: &str) -> Option<&str> {
 }
 
 /// The URL with `***` for its password and without its parameters, which may hold another.
-fn masked(url: &str) -> String {
+pub(crate) fn masked(url: &str) -> String {
     let shown = match password(url) {
         Some(secret) => url.replacen(&format!(":{secret}@"), ":***@", 1),
         None => url.to_owned(),

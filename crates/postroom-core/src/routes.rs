@@ -60,8 +60,14 @@ impl Routes {
         self.unknown = unknown;
     }
 
+    /// Where messages of a topic go, if a route takes them.
+    #[must_use]
+    pub fn of(&self, topic: &Topic) -> Option<RouteTo> {
+        self.routes.chosen(topic.as_str()).next().copied()
+    }
+
     fn to(&self, topic: &Topic) -> Option<usize> {
-        self.routes.chosen(topic.as_str()).next().map(|to| to.0)
+        self.of(topic).map(|to| to.0)
     }
 
     fn unrouted(&self, topic: &Topic) -> Outcome {

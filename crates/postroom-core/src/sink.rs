@@ -59,6 +59,32 @@ pub trait Sink: Send + Sync + 'static {
     }
 }
 
+impl<S: Sink + ?Sized> Sink for Arc<S> {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> BoxFuture<'a, Vec<Outcome>> {
+        (**self).deliver(batch)
+    }
+
+    fn max_batch(&self) -> usize {
+        (**self).max_batch()
+    }
+
+    fn call(&self, topic: &Topic) -> Call {
+        (**self).call(topic)
+    }
+
+    fn takes_runs(&self) -> bool {
+        (**self).takes_runs()
+    }
+
+    fn takes(&self, topic: &Topic) -> bool {
+        (**self).takes(topic)
+    }
+
+    fn takes_every_topic(&self) -> bool {
+        (**self).takes_every_topic()
+    }
+}
+
 /// Which messages a sink takes in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {

@@ -9,8 +9,9 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use postroom::{IdempotencyKey, MessageId, Topic};
 
+pub(crate) use values::duration;
 pub(crate) use values::{ColorWhen, QueueName, StatusName};
-use values::{aggregate, duration, pair, time, topic};
+use values::{aggregate, pair, time, topic};
 
 const AFTER_HELP: &str = "\
 Exit codes:

@@ -1,0 +1,606 @@
+//! The configuration file of the relay: stores, sinks, and which topics go where.
+//!
+//! What is read here is checked as a whole before anything is opened: unknown keys, values out of
+//! bounds and routes that lead nowhere are refused with their line and column.
+
+mod problem;
+mod sinks;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postroom::store::Purge;
+use postroom::{
+    Backoff, DispatcherConfig, Queue, Rate, Retry, RouteTo, Routes, StoreConfig, Topic,
+    TopicConfig, UnknownTopic,
+};
+use postroom_sinks::Probe;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use self::problem::{Problem, failure};
+use self::sinks::{Built, Common, Sink};
+use self::text::{Hidden, Span, Text};
+use crate::failure::{Exit, Failure};
+use crate::store::Target;
+
+/// The whole file.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The `source` of the events: the URI of your service
+    source: Text,
+    /// What becomes of a message that no route takes
+    unrouted: Unrouted,
+    /// How messages are taken from the stores
+    dispatcher: Dispatcher,
+    /// The databases by name; without any it is the one that --url names
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    stores: BTreeMap<String, Store>,
+    /// Where messages go, by name
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Sink>")]
+    sinks: BTreeMap<String, Spanned<Sink>>,
+    /// Which topics go to which sink: an exact topic first, then the first pattern, then `*`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<Route>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            source: Text::from("postroom"),
+            unrouted: Unrouted::default(),
+            dispatcher: Dispatcher::default(),
+            stores: BTreeMap::new(),
+            sinks: BTreeMap::new(),
+            routes: Vec::new(),
+        }
+    }
+}
+
+/// What becomes of a message that no route takes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Unrouted {
+    /// It is tried again, and dead in the end
+    #[default]
+    Retry,
+    /// It is a dead letter at once
+    Dead,
+    /// It is left to other processes; messages with an ordering key are then not delivered here
+    Leave,
+}
+
+impl From<Unrouted> for UnknownTopic {
+    fn from(unrouted: Unrouted) -> Self {
+        match unrouted {
+            Unrouted::Retry => Self::Retry,
+            Unrouted::Dead => Self::Dead,
+            Unrouted::Leave => Self::Leave,
+        }
+    }
+}
+
+/// How messages are taken from the stores.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Dispatcher {
+    /// Deliveries at the same time; twice the cores and at least 4 by default
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workers: Option<usize>,
+    /// Messages per claim at most
+    batch: u32,
+    /// How long a message is held before somebody else may take it
+    lease: Span,
+    /// The wait after an empty claim
+    poll_interval: Span,
+    /// How long one delivery may take; less than the lease
+    timeout: Span,
+    /// Deletes what was done this long ago
+    keep_done: Span,
+    /// Deletes what died this long ago; for ever without it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_dead: Option<Span>,
+    /// When to try again, and when to stop
+    retry: RetrySection,
+}
+
+impl Default for Dispatcher {
+    fn default() -> Self {
+        let (defaults, purge) = (DispatcherConfig::default(), Purge::default());
+        Self {
+            workers: None,
+            batch: defaults.batch,
+            lease: Span(defaults.lease),
+            // Other processes write to the same databases: look often.
+            poll_interval: Span(Duration::from_millis(200)),
+            timeout: Span(defaults.handler_timeout),
+            keep_done: Span(purge.done.unwrap_or(Duration::from_hours(30 * 24))),
+            keep_dead: None,
+            retry: RetrySection::default(),
+        }
+    }
+}
+
+/// When to try again, and when to stop.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct RetrySection {
+    /// Dead after so many bad attempts
+    attempts: u32,
+    /// How the waits grow
+    backoff: Shape,
+    /// The first wait, or each one when they are fixed
+    base: Span,
+    /// The longest wait
+    cap: Span,
+}
+
+impl Default for RetrySection {
+    fn default() -> Self {
+        let (base, cap) = (Duration::from_millis(200), Duration::from_secs(60));
+        let attempts = Retry::default().max_attempts;
+        Self { attempts, backoff: Shape::Exponential, base: Span(base), cap: Span(cap) }
+    }
+}
+
+/// How waits grow.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Shape {
+    /// Doubling, with jitter
+    Exponential,
+    /// Always the same
+    Fixed,
+}
+
+impl From<RetrySection> for Retry {
+    fn from(section: RetrySection) -> Self {
+        let (base, cap) = (section.base.0, section.cap.0);
+        let backoff = match section.backoff {
+            Shape::Exponential => Backoff::Exponential { base, cap },
+            Shape::Fixed => Backoff::Fixed(base),
+        };
+        Self { backoff, max_attempts: section.attempts }
+    }
+}
+
+/// A database.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Store {
+    /// sqlite:FILE, postgres://… or mysql://…
+    #[schemars(with = "Hidden")]
+    url: Spanned<Hidden>,
+    /// The schema, or on SQLite the first part of each table name
+    #[serde(default = "default_schema")]
+    schema: String,
+    /// What each table name within the schema starts with
+    #[serde(default)]
+    prefix: String,
+    /// Which of the two boxes
+    #[serde(default)]
+    queue: Box_,
+}
+
+fn default_schema() -> String {
+    StoreConfig::default().schema
+}
+
+/// A box.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Box_ {
+    #[default]
+    Outbox,
+    Inbox,
+}
+
+/// Which topics go to which sink, and how fast.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Route {
+    /// A topic, or a pattern in which `*` stands for any characters
+    #[schemars(with = "String")]
+    topics: Spanned<String>,
+    /// The name of a sink
+    #[schemars(with = "String")]
+    sink: Spanned<String>,
+    /// At most so many deliveries at the same time, per process
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<usize>")]
+    concurrency: Option<Spanned<usize>>,
+    /// At most so many deliveries in a time, per process: `100/s`, `30/m`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    rate: Option<Spanned<String>>,
+    /// How many may come at once after a quiet time
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst: Option<u32>,
+    /// Instead of what the dispatcher says
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<RetrySection>,
+}
+
+/// A file that was read, understood and checked.
+pub(crate) struct Loaded {
+    config: Config,
+    /// The settings of every dispatcher.
+    pub(crate) dispatcher: DispatcherConfig,
+    /// The databases by name; none when the command line says which.
+    pub(crate) stores: Vec<(String, Target)>,
+    pub(crate) sinks: Vec<NamedSink>,
+    routes: Routes,
+}
+
+/// A sink of the file.
+pub(crate) struct NamedSink {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) probe: Arc<dyn Probe + Send + Sync>,
+    to: RouteTo,
+}
+
+impl Loaded {
+    /// Reads the file.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let what = format!("can not read {}", path.display());
+            Failure::new(Exit::Invalid, what).why(&error).next("give --config of a file")
+        })?;
+        Self::parse(&text).map_err(|problems| failure(path, &text, &problems))
+    }
+
+    fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            // Only its own words: what it displays has the line of the file in it.
+            vec![Problem::new(error.span(), error.message().trim())]
+        })?;
+        config.check()
+    }
+
+    /// The file with all defaults, and without secrets.
+    pub(crate) fn print(&self) -> String {
+        toml::to_string(&self.config).unwrap_or_default()
+    }
+
+    /// The sink of every topic, for a dispatcher.
+    pub(crate) fn routes(&self) -> Routes {
+        self.routes.clone()
+    }
+
+    /// The name of the sink that takes a topic.
+    pub(crate) fn sink_of(&self, topic: &Topic) -> Option<&str> {
+        let to = self.routes.of(topic)?;
+        self.sinks.iter().find(|sink| sink.to == to).map(|sink| sink.name.as_str())
+    }
+
+    /// Pattern and sink of each route, in the order of the file.
+    pub(crate) fn route_list(&self) -> impl Iterator<Item = (&str, &str)> {
+        let routes = self.config.routes.iter();
+        routes.map(|route| (route.topics.get_ref().as_str(), route.sink.get_ref().as_str()))
+    }
+}
+
+/// The description of the file, for editors.
+pub(crate) fn schema() -> serde_json::Value {
+    schemars::schema_for!(Config).to_value()
+}
+
+impl Config {
+    /// Everything that can be known without opening anything.
+    fn check(self) -> Result<Loaded, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let stores = self.check_stores(&mut problems);
+        let dispatcher = self.check_dispatcher(&mut problems);
+        let (sinks, routes) = self.check_sinks(&dispatcher, &mut problems);
+        self.check_routes(&mut problems);
+        if problems.is_empty() {
+            Ok(Loaded { config: self, dispatcher, stores, sinks, routes })
+        } else {
+            Err(problems)
+        }
+    }
+
+    fn check_stores(&self, problems: &mut Vec<Problem>) -> Vec<(String, Target)> {
+        let mut stores = Vec::new();
+        for (name, store) in &self.stores {
+            let queue = match store.queue {
+                Box_::Outbox => Queue::Outbox,
+                Box_::Inbox => Queue::Inbox,
+            };
+            let (schema, prefix) = (store.schema.clone(), store.prefix.clone());
+            let config = StoreConfig { schema, prefix, queue, ..StoreConfig::default() };
+            match Target::of(store.url.get_ref().reveal(), config) {
+                Ok(target) => stores.push((name.clone(), target)),
+                Err(failure) => {
+                    let what = format!("store {name}: {}", failure.what());
+                    problems.push(Problem::new(Some(store.url.span()), what));
+                }
+            }
+        }
+        stores
+    }
+
+    fn check_dispatcher(&self, problems: &mut Vec<Problem>) -> DispatcherConfig {
+        let section = &self.dispatcher;
+        let defaults = DispatcherConfig::default();
+        let purge = Purge {
+            done: Some(section.keep_done.0),
+            dead: section.keep_dead.map(|span| span.0),
+            ..Purge::default()
+        };
+        let config = DispatcherConfig {
+            workers: section.workers.unwrap_or(defaults.workers),
+            batch: section.batch,
+            lease: section.lease.0,
+            poll_interval: section.poll_interval.0,
+            handler_timeout: section.timeout.0,
+            retry: section.retry.into(),
+            topics: self.topics(problems),
+            purge: Some(purge),
+            ..defaults
+        };
+        if let Err(error) = config.validate() {
+            problems.push(Problem::new(None, format!("dispatcher: {error}")));
+        }
+        config
+    }
+
+    /// What routes say about their topics. `*` comes last, as it does for the routes.
+    fn topics(&self, problems: &mut Vec<Problem>) -> Vec<TopicConfig> {
+        let mut routes: Vec<_> = self.routes.iter().collect();
+        routes.sort_by_key(|route| route.topics.get_ref() == "*");
+        let mut topics = Vec::new();
+        for route in routes {
+            let mut topic = TopicConfig::new(route.topics.get_ref());
+            if let Some(most) = &route.concurrency {
+                topic = topic.concurrency(*most.get_ref());
+            }
+            if let Some(retry) = route.retry {
+                topic = topic.retry(retry.into());
+            }
+            match route.rate.as_ref().map(|rate| (rate, parse_rate(rate.get_ref()))) {
+                None => {}
+                Some((_, Ok(rate))) => {
+                    topic = topic.rate(route.burst.map_or(rate, |burst| rate.burst(burst)));
+                }
+                Some((at, Err(what))) => problems.push(Problem::new(Some(at.span()), what)),
+            }
+            topics.push(topic);
+        }
+        topics
+    }
+
+    fn check_sinks(
+        &self,
+        dispatcher: &DispatcherConfig,
+        problems: &mut Vec<Problem>,
+    ) -> (Vec<NamedSink>, Routes) {
+        let (mut sinks, mut routes) = (Vec::new(), Routes::new());
+        routes.unknown(self.unrouted.into());
+        for (name, sink) in &self.sinks {
+            let common = Common {
+                name,
+                source: self.source.as_str(),
+                limit: dispatcher.handler_timeout,
+                horizon: self.horizon(name),
+            };
+            match sink.get_ref().build(&common) {
+                Ok(Built { kind, sink, probe }) => {
+                    let to = routes.sink(sink);
+                    sinks.push(NamedSink { name: name.clone(), kind, probe, to });
+                }
+                Err(what) => {
+                    let what = format!("sink {name}: {what}");
+                    problems.push(Problem::new(Some(sink.span()), what));
+                }
+            }
+        }
+        for route in &self.routes {
+            if let Some(sink) = sinks.iter().find(|sink| sink.name == *route.sink.get_ref()) {
+                routes.route(route.topics.get_ref(), sink.to);
+            }
+        }
+        (sinks, routes)
+    }
+
+    /// The longest time between the first and the last attempt of a message that goes to a sink.
+    fn horizon(&self, sink: &str) -> Duration {
+        let routes = self.routes.iter().filter(|route| route.sink.get_ref() == sink);
+        let retries = routes.map(|route| route.retry.unwrap_or(self.dispatcher.retry));
+        retries.map(|retry| horizon(&retry.into())).max().unwrap_or_default()
+    }
+
+    fn check_routes(&self, problems: &mut Vec<Problem>) {
+        if self.routes.is_empty() {
+            let what =
+                "there is no route: add [[routes]] with topics = \"*\" and the name of a sink";
+            problems.push(Problem::new(None, what));
+        }
+        let mut seen = BTreeMap::new();
+        for route in &self.routes {
+            let (topics, sink) = (&route.topics, &route.sink);
+            if !self.sinks.contains_key(sink.get_ref()) {
+                let names: Vec<_> = self.sinks.keys().map(String::as_str).collect();
+                let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                let what = format!("there is no sink {:?}; there is {known}", sink.get_ref());
+                problems.push(Problem::new(Some(sink.span()), what));
+            }
+            if topics.get_ref().is_empty() {
+                let what = "topics must name a topic or a pattern; `*` is for all";
+                problems.push(Problem::new(Some(topics.span()), what));
+            }
+            if seen.insert(topics.get_ref(), ()).is_some() {
+                let what =
+                    format!("a second route for {:?}: it would get nothing", topics.get_ref());
+                problems.push(Problem::new(Some(topics.span()), what));
+            }
+        }
+    }
+}
+
+/// `100/s`, `30/m`, `5/h`.
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    let wrong = || format!("{text:?} is no rate; write 100/s, 30/m or 5/h");
+    let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
+    let count: u32 = count.trim().parse().map_err(|_| wrong())?;
+    let seconds = match unit.trim() {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(wrong()),
+    };
+    Ok(Rate::every(count, Duration::from_secs(seconds)))
+}
+
+/// The longest time between the first and the last attempt.
+fn horizon(retry: &Retry) -> Duration {
+    // Beyond so many the sum says nothing any more.
+    let waits = 1..retry.max_attempts.min(10_000);
+    waits.fold(Duration::ZERO, |sum, k| sum.saturating_add(retry.delay(k, 1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+source = "https://shop.example"
+unrouted = "dead"
+
+[dispatcher]
+lease = "1m"
+timeout = "40s"
+retry = { attempts = 5, base = "1s", cap = "10s" }
+
+[stores.shop]
+url = "postgres://shop:hunter2@db/shop"
+
+[sinks.log.stdout]
+
+[sinks.archive.file]
+path = "events.jsonl"
+
+[[routes]]
+topics = "*"
+sink = "archive"
+
+[[routes]]
+topics = "order.*"
+sink = "log"
+rate = "100/s"
+burst = 10
+concurrency = 4
+retry = { attempts = 3, backoff = "fixed", base = "2s" }
+"#;
+
+    fn loaded(text: &str) -> Loaded {
+        match Loaded::parse(text) {
+            Ok(loaded) => loaded,
+            Err(problems) => panic!("{problems:?}"),
+        }
+    }
+
+    /// Every problem with its line and column.
+    fn problems(text: &str) -> String {
+        let problems = Loaded::parse(text).err().expect("something is wrong");
+        failure(Path::new("f"), text, &problems).what().to_owned()
+    }
+
+    #[test]
+    fn rly_1_a_file_is_understood() {
+        let loaded = loaded(FILE);
+        let of = |topic: &str| loaded.sink_of(&Topic::new(topic).expect("legal"));
+        assert_eq!((of("order.placed"), of("mail")), (Some("log"), Some("archive")));
+        assert_eq!(loaded.stores.len(), 1);
+        assert_eq!(loaded.dispatcher.lease, Duration::from_mins(1));
+        assert_eq!(loaded.dispatcher.handler_timeout, Duration::from_secs(40));
+        assert_eq!((loaded.dispatcher.retry.max_attempts, loaded.dispatcher.topics.len()), (5, 2));
+    }
+
+    #[test]
+    fn rly_1_errors_have_a_line_and_a_column() {
+        for (text, expected) in [
+            ("sourze = 1", "f:1:1: unknown field `sourze`, expected one of"),
+            ("source = 7", "f:1:10: invalid type: integer `7`"),
+            ("[dispatcher]\nlease = \"soon\"", "f:2:9: expected a duration such as 10s"),
+            ("[sinks.a.natz]", "f:1:10: unknown variant `natz`, expected"),
+            ("[sinks.a.file]\npath = \"x\"\npaht = 1", "f:3:1: unknown field `paht`"),
+            ("[stores.s]\nurl = \"oracle://x\"", "f:2:7: store s: unknown database URL"),
+            ("a = [", "f:1:"),
+        ] {
+            let found = problems(text);
+            assert!(found.contains(expected), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn rly_1_all_that_makes_no_sense_is_named_at_once() {
+        let text = r#"
+[dispatcher]
+batch = 0
+[sinks.a.stdout]
+[[routes]]
+topics = "x"
+sink = "b"
+[[routes]]
+topics = "x"
+sink = "a"
+rate = "fast"
+"#;
+        let found = problems(text);
+        for part in [
+            "batch must be 1 to 10000",
+            "f:7:8: there is no sink \"b\"; there is a",
+            "f:9:10: a second route for \"x\"",
+            "f:11:8: \"fast\" is no rate",
+        ] {
+            assert!(found.contains(part), "{part}: {found}");
+        }
+        assert!(problems("").contains("there is no route"));
+    }
+
+    #[test]
+    fn sec_2_neither_print_nor_errors_show_a_secret() {
+        let printed = loaded(FILE).print();
+        assert!(printed.contains("postgres://shop:***@db/shop"), "{printed}");
+        assert!(printed.contains("cap = \"60s\"") && !printed.contains("hunter2"), "{printed}");
+        for text in [
+            "[stores.s]\nurl = \"postgrez://shop:hunter2@db\"",
+            "[stores.s]\nurl = \"postgres://shop:hunter2@db\"\nbad = 1",
+            "[stores.s]\nurl = \"a hunter2 ${POSTROOM_NO_SUCH}\"",
+            "[stores.s]\nurl = 'hunter2' url",
+        ] {
+            let found = problems(text);
+            assert!(!found.contains("hunter2"), "{found}");
+        }
+    }
+
+    #[test]
+    fn rly_1_what_is_printed_can_be_read_again() {
+        let printed = loaded(FILE).print();
+        assert_eq!(loaded(&printed).print(), printed);
+    }
+
+    #[test]
+    fn b32_the_horizon_is_the_time_to_the_last_attempt() {
+        assert_eq!(horizon(&Retry { max_attempts: 1, ..Retry::default() }), Duration::ZERO);
+        let fixed = Backoff::Fixed(Duration::from_secs(3));
+        assert_eq!(horizon(&Retry { backoff: fixed, max_attempts: 5 }), Duration::from_secs(12));
+    }
+
+    #[test]
+    fn dsp_10_rates_are_what_people_write() {
+        assert_eq!(parse_rate("100/s"), Ok(Rate::per_second(100)));
+        assert_eq!(parse_rate(" 30 / m"), Ok(Rate::per_minute(30)));
+        for bad in ["", "100", "x/s", "1/d", "-1/s"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+}
