@@ -77,6 +77,20 @@ impl Failure {
         self
     }
 
+    /// Says what it happened to.
+    pub(crate) fn inside(mut self, what: &str) -> Self {
+        self.what = format!("{what}: {}", self.what);
+        self
+    }
+
+    /// What and why, for a table.
+    pub(crate) fn in_one_line(&self) -> String {
+        match &self.why {
+            Some(why) => format!("{}: {why}", self.what),
+            None => self.what.clone(),
+        }
+    }
+
     pub(crate) fn what(&self) -> &str {
         &self.what
     }

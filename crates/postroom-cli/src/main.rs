@@ -24,7 +24,7 @@ use crate::commands::Report;
 use crate::failure::{Exit, Failure};
 use crate::render::Screen;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> ExitCode {
     // Wrong usage ends here with exit code 2.
     let cli = Cli::parse();

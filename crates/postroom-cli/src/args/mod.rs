@@ -1,14 +1,15 @@
 //! The command line, as clap reads it.
 
+mod relay;
 mod values;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use postroom::{IdempotencyKey, MessageId, Topic};
 
+pub(crate) use relay::{Config, ConfigAction, ConfigCheck, Up};
 pub(crate) use values::duration;
 pub(crate) use values::{ColorWhen, QueueName, StatusName};
 use values::{aggregate, pair, time, topic};
@@ -96,8 +97,10 @@ pub(crate) struct Target {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Deliver messages: each one as a CloudEvents JSON line on standard output
+    /// Deliver messages: to standard output, to a sink, or by the routes of a file
     Up(Up),
+    /// Check, describe or print the configuration file of `up`
+    Config(Config),
     /// Create the schema or bring it up to date
     Migrate(Migrate),
     /// Print the SQL that makes roles with the least rights; touches no database
@@ -128,25 +131,6 @@ pub(crate) enum Command {
         /// Which shell
         shell: Shell,
     },
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Runs until Ctrl-C or SIGTERM, then finishes what it is doing, gives back what it has not begun, and
-ends with exit code 0. A second signal ends it at once; what it held is delivered again when its
-lease runs out. POSTROOM_LOG chooses what is logged to standard error, as in POSTROOM_LOG=info.
-
-Example, in two shells:
-  postroom up
-  postroom enqueue order.placed --payload '{\"order\":7}'")]
-pub(crate) struct Up {
-    /// The `source` of the CloudEvents: the URI of your service
-    #[arg(long, value_name = "URI", env = "POSTROOM_SOURCE", default_value = "postroom")]
-    pub(crate) source: String,
-
-    /// How long what runs may take to finish when it is told to stop
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub(crate) grace: Duration,
 }
 
 #[derive(Debug, Args)]

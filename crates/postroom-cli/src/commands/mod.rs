@@ -1,5 +1,6 @@
 //! The commands: each takes its arguments and a store, and gives back what to print.
 
+mod config;
 mod enqueue;
 mod letters;
 mod list;
@@ -49,6 +50,9 @@ pub(crate) async fn run(cli: Cli, screen: &Screen) -> Result<Report, Failure> {
     if let Command::Completions { shell } = cli.command {
         return Ok(completions(shell));
     }
+    if let Command::Config(args) = &cli.command {
+        return config::run(&args.action, cli.json, screen).await;
+    }
     let target = Target::new(&cli.target)?;
     let done = perform(cli.command, &target, cli.json, screen).await;
     done.map_err(|failure| failure.map(|text| target.url().scrub(text)))
@@ -67,8 +71,9 @@ async fn perform(
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
         Command::Stats => stats::run(target, json, screen).await,
         Command::Up(args) => up::run(&args, target).await,
-        // Needs no database and was run before.
+        // These need no database and were run before.
         Command::Completions { shell } => Ok(completions(shell)),
+        Command::Config(args) => config::run(&args.action, json, screen).await,
         Command::List(args) => {
             list::run(args, target.open(Access::Existing).await?.admin(), json, screen).await
         }

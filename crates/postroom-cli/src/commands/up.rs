@@ -1,42 +1,134 @@
-//! `postroom up`: a dispatcher that prints.
+//! `postroom up`: the relay. One dispatcher per database, and the same routes for all.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{Dispatcher, DispatcherConfig};
-use postroom_sinks::{CloudEvents, StdoutSink};
+use postroom::{Dispatcher, Running};
+use postroom_sinks::Probed;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::{Level, Metadata};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::Report;
 use crate::args::Up;
+use crate::config::{Loaded, NamedSink};
 use crate::failure::{Exit, Failure};
-use crate::store::{Access, Target};
+use crate::store::{Access, OpenStore, Target};
 
-// Other processes write to the same database: look often enough that an event is seen within a
-// second.
-const POLL: Duration = Duration::from_millis(200);
+/// How long a sink has to say that it is there.
+pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
     log_to_stderr();
-    let store = target.open(Access::Write).await?;
-    let sink = StdoutSink::new(CloudEvents::new(&args.source));
-    let reader_gone = sink.reader_gone();
-    let config = DispatcherConfig { poll_interval: POLL, ..DispatcherConfig::default() };
+    let mut config = load(args)?;
+    let stores = open(&config, target).await?;
     let mut stop = Signals::new()?;
-    let running = Dispatcher::new(store.engine(), sink).config(config).start()?;
-    eprintln!("delivering the {target}; Ctrl-C stops");
+    let reader_gone = config.reader_gone.take();
+    let running = start(&config, &stores)?;
+    announce(&config, target);
+    let probes = look_at_sinks(std::mem::take(&mut config.sinks));
+    let reader_gone = async {
+        match reader_gone {
+            Some(gone) => gone.await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = stop.next() => eprintln!("stopping; once more to stop at once"),
         () = reader_gone => eprintln!("nobody reads standard output any more; stopping"),
     }
+    drop(probes);
     let clean = tokio::select! {
-        clean = running.shutdown(args.grace) => clean,
+        clean = shut_down(running, args.grace) => clean,
         () = stop.next() => false,
     };
     if !clean {
         eprintln!("stopped with deliveries under way; they will be delivered again");
     }
     Ok(Report::default())
+}
+
+fn load(args: &Up) -> Result<Loaded, Failure> {
+    let source = args.source.as_deref();
+    match &args.config {
+        Some(path) => Loaded::read(path, source),
+        None => Loaded::to_sink(args.sink.as_deref().unwrap_or("stdout"), source),
+    }
+}
+
+/// The databases of the file, or the one of the command line.
+async fn open(config: &Loaded, target: &Target) -> Result<Vec<OpenStore>, Failure> {
+    if config.stores.is_empty() {
+        return Ok(vec![target.open(Access::Write).await?]);
+    }
+    let mut stores = Vec::with_capacity(config.stores.len());
+    for (name, target) in &config.stores {
+        let opened = target.open(Access::Write).await;
+        let named = |failure: Failure| {
+            failure.map(|text| target.url().scrub(text)).inside(&format!("store {name}"))
+        };
+        stores.push(opened.map_err(named)?);
+    }
+    Ok(stores)
+}
+
+fn start(config: &Loaded, stores: &[OpenStore]) -> Result<Vec<Running>, Failure> {
+    let one = |store: &OpenStore| {
+        let dispatcher = Dispatcher::new(store.engine(), config.routes());
+        Ok(dispatcher.config(config.dispatcher.clone()).start()?)
+    };
+    stores.iter().map(one).collect()
+}
+
+/// Stops all at once; whether every one ended in time.
+async fn shut_down(running: Vec<Running>, grace: Duration) -> bool {
+    let mut ending: JoinSet<_> = running.into_iter().map(|one| one.shutdown(grace)).collect();
+    let mut clean = true;
+    while let Some(ended) = ending.join_next().await {
+        clean &= ended.unwrap_or(false);
+    }
+    clean
+}
+
+fn announce(config: &Loaded, target: &Target) {
+    if config.stores.is_empty() {
+        eprintln!("delivering the {target}; Ctrl-C stops");
+    } else {
+        for (name, target) in &config.stores {
+            eprintln!("delivering {name}, the {target}");
+        }
+        eprintln!("Ctrl-C stops");
+    }
+}
+
+/// Says early what is wrong with a sink; messages would find out one by one. It keeps nobody
+/// waiting, and a sink that is away is tried again whenever there is a message for it.
+fn look_at_sinks(sinks: Vec<NamedSink>) -> JoinSet<()> {
+    let look = |sink: NamedSink| async move {
+        let Probed { broken, warnings, about } = probe(&sink).await;
+        let (name, kind) = (&sink.name, sink.kind);
+        match broken {
+            Some(why) => tracing::warn!(sink = %name, kind, error = %why, "SINK_BROKEN"),
+            None => tracing::info!(sink = %name, kind, about, "SINK_READY"),
+        }
+        for warning in warnings {
+            tracing::warn!(sink = %name, kind, "{warning}");
+        }
+    };
+    sinks.into_iter().map(look).collect()
+}
+
+/// Goes to a sink and looks.
+pub(super) async fn probe(sink: &NamedSink) -> Probed {
+    let probe = Arc::clone(&sink.probe);
+    let answer = timeout(PROBE_LIMIT, probe.probe()).await;
+    answer.unwrap_or_else(|_| Probed::broken(format!("no answer within {PROBE_LIMIT:?}")))
 }
 
 /// Ctrl-C and SIGTERM.
@@ -67,9 +159,15 @@ impl Signals {
 }
 
 fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("POSTROOM_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let chosen = EnvFilter::try_from_env("POSTROOM_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
-    log.with_writer(std::io::stderr).init();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(std::io::stderr);
+    let lines = lines.with_filter(filter_fn(may_be_logged)).with_filter(chosen);
+    tracing_subscriber::registry().with(lines).init();
+}
+
+/// Libraries log what they send and receive, in parts or as a whole, when one asks for enough. Our
+/// own lines never have a payload or a secret in them.
+fn may_be_logged(line: &Metadata<'_>) -> bool {
+    line.target().starts_with("postroom") || *line.level() <= Level::WARN
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::store::Purge;
+use postroom::store::{BoxFuture, Purge};
 use postroom::{
     Backoff, DispatcherConfig, Queue, Rate, Retry, RouteTo, Routes, StoreConfig, Topic,
     TopicConfig, UnknownTopic,
@@ -236,6 +236,8 @@ pub(crate) struct Loaded {
     pub(crate) stores: Vec<(String, Target)>,
     pub(crate) sinks: Vec<NamedSink>,
     routes: Routes,
+    /// Ends when what reads standard output is gone, if anything goes there.
+    pub(crate) reader_gone: Option<BoxFuture<'static, ()>>,
 }
 
 /// A sink of the file.
@@ -247,20 +249,49 @@ pub(crate) struct NamedSink {
 }
 
 impl Loaded {
+    /// Everything to one sink, without a file.
+    pub(crate) fn to_sink(url: &str, source: Option<&str>) -> Result<Self, Failure> {
+        let bad = |what: &str| {
+            let next = "use stdout, file:PATH, https://, nats://, amqp:// or redis://HOST";
+            Failure::new(Exit::Invalid, format!("--sink: {what}")).next(next)
+        };
+        let sink = Sink::of_url(url).map_err(|what| bad(&what))?;
+        let at = |text: &str| Spanned::new(0..0, text.to_owned());
+        let route = Route {
+            topics: at("*"),
+            sink: at("sink"),
+            concurrency: None,
+            rate: None,
+            burst: None,
+            retry: None,
+        };
+        let config = Config {
+            sinks: BTreeMap::from([("sink".to_owned(), Spanned::new(0..0, sink))]),
+            routes: vec![route],
+            source: Text::from(source.unwrap_or("postroom")),
+            ..Config::default()
+        };
+        config.check().map_err(|problems| bad(&problem::list(&problems)))
+    }
+
     /// Reads the file.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path, source: Option<&str>) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let what = format!("can not read {}", path.display());
             Failure::new(Exit::Invalid, what).why(&error).next("give --config of a file")
         })?;
-        Self::parse(&text).map_err(|problems| failure(path, &text, &problems))
+        Self::parse(&text, source).map_err(|problems| failure(path, &text, &problems))
     }
 
-    fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        let config: Config = toml::from_str(text).map_err(|error| {
+    /// The source on the command line goes before that of the file.
+    fn parse(text: &str, source: Option<&str>) -> Result<Self, Vec<Problem>> {
+        let mut config: Config = toml::from_str(text).map_err(|error| {
             // Only its own words: what it displays has the line of the file in it.
             vec![Problem::new(error.span(), error.message().trim())]
         })?;
+        if let Some(source) = source {
+            config.source = Text::from(source);
+        }
         config.check()
     }
 
@@ -298,10 +329,10 @@ impl Config {
         let mut problems = Vec::new();
         let stores = self.check_stores(&mut problems);
         let dispatcher = self.check_dispatcher(&mut problems);
-        let (sinks, routes) = self.check_sinks(&dispatcher, &mut problems);
+        let (sinks, routes, reader_gone) = self.check_sinks(&dispatcher, &mut problems);
         self.check_routes(&mut problems);
         if problems.is_empty() {
-            Ok(Loaded { config: self, dispatcher, stores, sinks, routes })
+            Ok(Loaded { config: self, dispatcher, stores, sinks, routes, reader_gone })
         } else {
             Err(problems)
         }
@@ -381,8 +412,8 @@ impl Config {
         &self,
         dispatcher: &DispatcherConfig,
         problems: &mut Vec<Problem>,
-    ) -> (Vec<NamedSink>, Routes) {
-        let (mut sinks, mut routes) = (Vec::new(), Routes::new());
+    ) -> (Vec<NamedSink>, Routes, Option<BoxFuture<'static, ()>>) {
+        let (mut sinks, mut routes, mut reader_gone) = (Vec::new(), Routes::new(), None);
         routes.unknown(self.unrouted.into());
         for (name, sink) in &self.sinks {
             let common = Common {
@@ -392,7 +423,8 @@ impl Config {
                 horizon: self.horizon(name),
             };
             match sink.get_ref().build(&common) {
-                Ok(Built { kind, sink, probe }) => {
+                Ok(Built { kind, sink, probe, reader_gone: gone }) => {
+                    reader_gone = reader_gone.or(gone);
                     let to = routes.sink(sink);
                     sinks.push(NamedSink { name: name.clone(), kind, probe, to });
                 }
@@ -407,7 +439,7 @@ impl Config {
                 routes.route(route.topics.get_ref(), sink.to);
             }
         }
-        (sinks, routes)
+        (sinks, routes, reader_gone)
     }
 
     /// The longest time between the first and the last attempt of a message that goes to a sink.
@@ -501,7 +533,7 @@ retry = { attempts = 3, backoff = "fixed", base = "2s" }
 "#;
 
     fn loaded(text: &str) -> Loaded {
-        match Loaded::parse(text) {
+        match Loaded::parse(text, None) {
             Ok(loaded) => loaded,
             Err(problems) => panic!("{problems:?}"),
         }
@@ -509,7 +541,7 @@ retry = { attempts = 3, backoff = "fixed", base = "2s" }
 
     /// Every problem with its line and column.
     fn problems(text: &str) -> String {
-        let problems = Loaded::parse(text).err().expect("something is wrong");
+        let problems = Loaded::parse(text, None).err().expect("something is wrong");
         failure(Path::new("f"), text, &problems).what().to_owned()
     }
 

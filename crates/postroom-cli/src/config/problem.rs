@@ -34,6 +34,12 @@ pub(crate) fn failure(path: &Path, text: &str, problems: &[Problem]) -> Failure 
     Failure::new(Exit::Invalid, all.join("; ")).next(next)
 }
 
+/// What is wrong with something that is not in a file.
+pub(crate) fn list(problems: &[Problem]) -> String {
+    let all: Vec<_> = problems.iter().map(|problem| problem.what.as_str()).collect();
+    all.join("; ")
+}
+
 /// Line and column of a byte, counted from 1, in characters.
 fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);

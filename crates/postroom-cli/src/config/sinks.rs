@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postroom::store::BoxFuture;
 use postroom_sinks::{CloudEvents, FileSink, Probe, StdoutSink};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,19 +36,35 @@ pub(super) struct Built {
     pub(super) kind: &'static str,
     pub(super) sink: Arc<dyn postroom::Sink>,
     pub(super) probe: Arc<dyn Probe + Send + Sync>,
+    /// Ends when nobody reads what it writes any more.
+    pub(super) reader_gone: Option<BoxFuture<'static, ()>>,
 }
 
 impl Built {
     fn new<S: postroom::Sink + Probe>(kind: &'static str, sink: S) -> Self {
         let sink = Arc::new(sink);
-        Self { kind, probe: Arc::<S>::clone(&sink), sink }
+        Self { kind, probe: Arc::<S>::clone(&sink), sink, reader_gone: None }
+    }
+
+    fn stdout(sink: StdoutSink) -> Self {
+        let gone: BoxFuture<'static, ()> = Box::pin(sink.reader_gone());
+        Self { reader_gone: Some(gone), ..Self::new("stdout", sink) }
     }
 }
 
 impl Sink {
+    /// The sink that a URL names, with its defaults.
+    pub(super) fn of_url(url: &str) -> Result<Self, String> {
+        match url.split_once(':') {
+            None if url == "stdout" => Ok(Self::Stdout(Stdout {})),
+            Some(("file", path)) => Ok(Self::File(File { path: Text::from(path) })),
+            _ => Err("it begins with no scheme that is known".to_owned()),
+        }
+    }
+
     pub(super) fn build(&self, common: &Common<'_>) -> Result<Built, String> {
         match self {
-            Self::Stdout(Stdout {}) => Ok(Built::new("stdout", StdoutSink::new(common.events()))),
+            Self::Stdout(Stdout {}) => Ok(Built::stdout(StdoutSink::new(common.events()))),
             Self::File(file) => {
                 let path = PathBuf::from(file.path.as_str());
                 Ok(Built::new("file", FileSink::new(path, common.events())))

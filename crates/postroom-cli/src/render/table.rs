@@ -119,6 +119,20 @@ pub(crate) fn pauses(pauses: &[PauseRecord], screen: &Screen) -> String {
     lines(&mut table)
 }
 
+/// Texts in columns, with a name over each.
+pub(crate) fn plain<const N: usize>(
+    header: [&str; N],
+    rows: &[[String; N]],
+    screen: &Screen,
+) -> String {
+    let mut table = bare(screen);
+    table.set_header(header.map(head));
+    for row in rows {
+        table.add_row(row.each_ref().map(|text| inert(text)));
+    }
+    lines(&mut table)
+}
+
 fn bare(screen: &Screen) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING).force_no_tty().set_truncation_indicator("…");

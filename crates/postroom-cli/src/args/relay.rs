@@ -1,0 +1,93 @@
+//! Arguments of `up` and `config`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use postroom::Topic;
+
+use super::values::{duration, topic};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --config and --sink each message is a CloudEvents JSON line on standard output.
+
+Runs until Ctrl-C or SIGTERM, then finishes what it is doing, gives back what it has not begun, and
+ends with exit code 0. A second signal ends it at once; what it held is delivered again when its
+lease runs out. Any number of them may run side by side on one database.
+
+POSTROOM_LOG chooses what is logged to standard error, as in POSTROOM_LOG=info. Of the libraries
+only warnings are logged: what they say below that may hold payloads.
+
+Example, in two shells:
+  postroom up
+  postroom enqueue order.placed --payload '{\"order\":7}'")]
+pub(crate) struct Up {
+    /// A file that says which topics of which databases go where; see `postroom config`
+    #[arg(long, value_name = "FILE", env = "POSTROOM_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where all messages go: stdout, file:PATH, https://, nats://, amqp:// or redis://HOST
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "POSTROOM_SINK",
+        hide_env_values = true,
+        conflicts_with = "config"
+    )]
+    pub(crate) sink: Option<String>,
+
+    /// The `source` of the CloudEvents: the URI of your service; `postroom` by default
+    #[arg(long, value_name = "URI", env = "POSTROOM_SOURCE")]
+    pub(crate) source: Option<String>,
+
+    /// How long what runs may take to finish when it is told to stop
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) grace: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example of a file:
+  [stores.shop]
+  url = \"${DATABASE_URL}\"
+
+  [sinks.events.nats]
+  url = \"nats://127.0.0.1:4222\"
+
+  [[routes]]
+  topics = \"order.*\"
+  sink = \"events\"")]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) action: ConfigAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigAction {
+    /// Read a file and say what it means, or what is wrong with it and where
+    Check(ConfigCheck),
+    /// Print the JSON Schema of the file, for editors
+    Schema,
+    /// Print a file with all defaults filled in and without its secrets
+    Print {
+        /// The file
+        #[arg(long, value_name = "FILE", env = "POSTROOM_CONFIG", default_value = "postroom.toml")]
+        config: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigCheck {
+    /// The file
+    #[arg(long, value_name = "FILE", env = "POSTROOM_CONFIG", default_value = "postroom.toml")]
+    pub(crate) config: PathBuf,
+
+    /// Also go to every database and every sink; nothing is written and nothing is sent
+    #[arg(long)]
+    pub(crate) connect: bool,
+
+    /// Which sink takes this topic; can be given many times
+    #[arg(long = "topic", value_name = "TOPIC", value_parser = topic)]
+    pub(crate) topics: Vec<Topic>,
+}
