@@ -14,6 +14,16 @@ pub struct CloudEvents {
     source: String,
 }
 
+/// How an event travels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The attributes are headers, and the payload is the body as it is.
+    #[default]
+    Binary,
+    /// The whole event is the body, as JSON.
+    Structured,
+}
+
 /// The media type of an event in one piece.
 pub const STRUCTURED: &str = "application/cloudevents+json; charset=utf-8";
 

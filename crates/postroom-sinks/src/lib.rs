@@ -25,12 +25,16 @@ pub mod amqp;
 mod breaker;
 mod chains;
 mod cloud_event;
+#[cfg(any(feature = "amqp", feature = "nats", feature = "redis", test))]
+mod destination;
 mod fault;
 mod file;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+#[cfg(any(feature = "amqp", feature = "nats", feature = "redis"))]
+mod link;
 #[cfg(any(feature = "http", feature = "nats", test))]
 mod names;
 #[cfg(feature = "nats")]
@@ -43,7 +47,7 @@ mod stdout;
 
 pub use breaker::Breaker;
 pub use chains::in_chains;
-pub use cloud_event::{CloudEvents, STRUCTURED};
+pub use cloud_event::{CloudEvents, Mode, STRUCTURED};
 pub use fault::Fault;
 pub use file::FileSink;
 pub use probe::{Probe, Probed};
