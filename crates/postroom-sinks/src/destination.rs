@@ -72,6 +72,15 @@ impl Destination {
         Ok(Self(parts))
     }
 
+    /// Where every message goes, if that is the same for all.
+    #[cfg(any(feature = "nats", test))]
+    pub(crate) fn fixed(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Where this message goes.
     pub(crate) fn of(&self, message: &Message) -> Result<String, Fault> {
         self.0.iter().try_fold(String::new(), |mut text, part| {
@@ -102,6 +111,7 @@ mod tests {
         let of = |text: &str| parse(text).of(&message).expect("all there");
         assert_eq!(of("{topic}"), "order.placed");
         assert_eq!(of("events"), "events");
+        assert_eq!((parse("events").fixed(), parse("a{topic}").fixed()), (Some("events"), None));
         assert_eq!(of("{tenant}.{aggregate_type}.x.{topic}-"), "acme.order.x.order.placed-");
         assert_eq!(of("{topic}{topic}"), "order.placedorder.placed");
     }

@@ -44,6 +44,8 @@ mod probe;
 pub mod redis;
 mod secret;
 mod stdout;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod tls;
 
 pub use breaker::Breaker;
 pub use chains::in_chains;

@@ -1,4 +1,4 @@
-//! Messages to RabbitMQ, by AMQP 0.9.1.
+//! How to reach RabbitMQ.
 
 use std::path::PathBuf;
 use std::time::Duration;
