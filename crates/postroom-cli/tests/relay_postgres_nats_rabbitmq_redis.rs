@@ -3,9 +3,10 @@
 mod relay;
 
 use postroom::Message;
+use postroom::store::{AdminStore as _, List};
 use postroom_servers::{Durability, Kind, Server};
 use relay::receivers::{
-    Numbered, Webhook, check, in_nats, in_rabbit, in_redis, nats_stream, rabbit_queue,
+    Numbered, Webhook, check, in_nats, in_rabbit, in_redis, nats_stream, protect_redis, rabbit_queue,
 };
 use relay::{Database, Relays, postgres_url};
 
@@ -79,7 +80,7 @@ retry = {{ attempts = 100, base = "100ms", cap = "1s" }}
 #[test]
 fn rly_3_two_relays_lose_nothing_while_relays_and_brokers_are_killed() {
     let full = std::env::var_os("POSTROOM_TEST_FULL").is_some();
-    let (rounds, per_round) = if full { (12, 20) } else { (3, 8) };
+    let (rounds, per_round) = if full { (12, 60) } else { (3, 25) };
     let database = Database::new();
     let start = |kind| Server::start(kind, Durability::Discarded).expect("a broker");
     let mut nats = start(Kind::Nats);
@@ -95,18 +96,21 @@ fn rly_3_two_relays_lose_nothing_while_relays_and_brokers_are_killed() {
     relays.start();
     relays.start();
     let mut published = 0;
+    let mut publish = |messages: Vec<Message>| {
+        published += messages.len() as u64;
+        database.publish(messages);
+        published
+    };
     for round in 0..rounds {
-        let range = round * per_round..(round + 1) * per_round;
-        for n in range {
-            let of = |topic| (0..KEYS).map(move |key| numbered(topic, key, n));
-            let messages: Vec<_> = TOPICS.into_iter().flat_map(of).collect();
-            published += messages.len() as u64;
-            database.publish(messages);
-        }
-        // Something is under way, and something is not.
-        database.wait_for_done(published - published / 4);
+        let of = |topic: &'static str| {
+            let range = round * per_round..(round + 1) * per_round;
+            range.flat_map(move |n| (0..KEYS).map(move |key| numbered(topic, key, n)))
+        };
+        let before = database.stats().done;
+        let after = publish(TOPICS.into_iter().flat_map(of).collect());
+        // A part is delivered, a part is under way, a part has not begun.
+        database.wait_for_done(before + (after - before) / 4);
         relays.kill_one();
-        relays.start();
         match round % 3 {
             0 => {
                 nats.kill();
@@ -115,11 +119,10 @@ fn rly_3_two_relays_lose_nothing_while_relays_and_brokers_are_killed() {
             1 => redis.kill(),
             _ => rabbit.kill(),
         }
+        relays.start();
+        // For brokers that are away, and for others.
         let of = |topic| (0..KEYS).map(move |key| numbered(topic, KEYS + key, round));
-        let more: Vec<_> = TOPICS.into_iter().flat_map(of).collect();
-        published += more.len() as u64;
-        database.publish(more);
-        // The relays notice: something that goes elsewhere is delivered meanwhile.
+        publish(TOPICS.into_iter().flat_map(of).collect());
         match round % 3 {
             0 => {
                 nats.start_again().expect("NATS");
@@ -132,7 +135,7 @@ fn rly_3_two_relays_lose_nothing_while_relays_and_brokers_are_killed() {
     database.wait_until_delivered();
     relays.stop();
     let stats = database.stats();
-    assert_eq!((stats.done, stats.dead), (published, 0), "{stats:?}");
+    assert_eq!((stats.done, stats.dead), (publish(Vec::new()), 0), "{stats:?}");
     let arrived = database.runtime.block_on(async {
         [
             in_nats(nats.url()).await,
@@ -157,4 +160,60 @@ fn rly_3_two_relays_lose_nothing_while_relays_and_brokers_are_killed() {
 /// The number of a key such as `nats-3`.
 fn number(key: &str) -> usize {
     key.rsplit('-').next().and_then(|number| number.parse().ok()).expect("a numbered key")
+}
+
+/// Whatever goes wrong, neither a secret nor a payload nor the value of a header is logged or kept
+/// with a message, however much one asks for.
+#[test]
+fn x12_secrets_and_payloads_are_in_no_log() {
+    let database = Database::new();
+    let start = |kind| Server::start(kind, Durability::Discarded).expect("a broker");
+    let (nats, rabbit, redis) = (start(Kind::Nats), start(Kind::RabbitMq), start(Kind::Redis));
+    let hook = Webhook::start();
+    database.runtime.block_on(async {
+        nats_stream(nats.url()).await;
+        protect_redis(redis.url(), "canary-redis").await;
+    });
+    let with_login = |url: &str, login: &str| {
+        let (scheme, rest) = url.split_once("://").expect("a URL");
+        format!("{scheme}://{login}@{}", rest.rsplit('@').next().expect("a host"))
+    };
+    let text = config(
+        &database.schema,
+        &with_login(nats.url(), "relay:canary-nats"),
+        // A login that is refused.
+        &with_login(rabbit.url(), "relay:canary-rabbit"),
+        &with_login(redis.url(), ":canary-redis"),
+        &hook.url(),
+    );
+    let text = text.replace(
+        "allow_http = true",
+        "allow_http = true\nsecrets = [\"whsec_Y2FuYXJ5LWNhbmFyeS1jYW5hcnktY2FuYXJ5\"]\n\
+         headers = { authorization = \"Bearer canary-token\" }",
+    );
+    let text = text.replace("postgres://postgres@", "postgres://postgres:canary-postgres@");
+    let message = |topic: &str| {
+        let payload = serde_json::json!({ "key": "canary-payload", "n": 0 });
+        let message = Message::builder(format!("{topic}.event")).payload(payload.to_string());
+        message.header("x-secret", "canary-header").build().expect("legal")
+    };
+    let mut relays = Relays::new(&text);
+    relays.start();
+    // `echo` is answered by an error that repeats what was sent; `none` has no route.
+    let topics = ["nats", "redis", "hook", "rabbit", "hook.echo", "none"];
+    database.publish(topics.into_iter().map(message).collect());
+    database.wait_for_done(3);
+    relays.wait_for_log("SINK_AWAY");
+    relays.wait_for_log("no route for topic");
+    relays.wait_for_log("answered 500");
+    relays.stop();
+    let logs = relays.logs();
+    assert!(logs.contains("DEBUG") && logs.contains("OUTBOX_WORKER_FETCH"), "it logs little");
+    let list = List { limit: 100, ..List::default() };
+    let records = database.runtime.block_on(database.store.list(&list)).expect("a list");
+    let errors: String = records.iter().filter_map(|record| record.last_error.clone()).collect();
+    for text in [&logs, &errors] {
+        let leak = text.lines().find(|line| line.contains("canary") || line.contains("Y2FuYXJ5"));
+        assert_eq!(leak, None);
+    }
 }

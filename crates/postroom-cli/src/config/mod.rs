@@ -417,7 +417,6 @@ impl Config {
         routes.unknown(self.unrouted.into());
         for (name, sink) in &self.sinks {
             let common = Common {
-                name,
                 source: self.source.as_str(),
                 limit: dispatcher.handler_timeout,
                 horizon: self.horizon(name),
@@ -618,6 +617,109 @@ rate = "fast"
     fn rly_1_what_is_printed_can_be_read_again() {
         let printed = loaded(FILE).print();
         assert_eq!(loaded(&printed).print(), printed);
+    }
+
+    /// The names of all properties of a schema, wherever they are.
+    fn properties(schema: &serde_json::Value, found: &mut Vec<String>) {
+        if let Some(object) = schema.as_object() {
+            for (name, value) in object {
+                if name == "properties" {
+                    found.extend(value.as_object().into_iter().flatten().map(|(key, _)| key.clone()));
+                }
+                properties(value, found);
+            }
+        }
+        schema.as_array().into_iter().flatten().for_each(|one| properties(one, found));
+    }
+
+    #[test]
+    fn rly_1_every_key_is_documented() {
+        let reference = include_str!("../../../../docs/reference/config.md");
+        let mut keys = Vec::new();
+        properties(&schema(), &mut keys);
+        assert!(keys.len() > 40, "{keys:?}");
+        for key in keys {
+            let row = format!("| `{key}` |");
+            let (section, kind) = (format!("`[{key}"), format!("`{key}`"));
+            let documented = [&row, &section, &kind].iter().any(|text| reference.contains(*text))
+                || reference.contains(&format!("`[[{key}]]`"));
+            assert!(documented, "{key} is not in docs/reference/config.md");
+        }
+    }
+
+    #[test]
+    fn rly_1_the_example_of_the_reference_is_a_configuration() {
+        let reference = include_str!("../../../../docs/reference/config.md");
+        let (_, rest) = reference.split_once("```toml\n").expect("an example");
+        let (example, _) = rest.split_once("```").expect("its end");
+        // What it refers to is not here.
+        let example = example.replace("${file:/run/secrets/nats}", "hunter2");
+        let example = example.replace("${DATABASE_URL}", "postgres://db/shop");
+        let example = example.replace("${WEBHOOK_SECRET}", &format!("whsec_{}", "A".repeat(32)));
+        let loaded = loaded(&example);
+        let sink = loaded.sink_of(&Topic::new("invoice.sent").expect("legal"));
+        assert_eq!(sink, Some("partner"));
+    }
+
+    #[test]
+    fn rly_1_every_kind_of_sink_is_understood() {
+        let text = format!(
+            r#"
+[sinks.h.http]
+url = "https://x.example/hunter2"
+secrets = ["whsec_{secret}", "whsec_{secret}"]
+headers = {{ authorization = "Bearer hunter2" }}
+allow = ["10.0.0.0/8"]
+deny = ["10.1.0.0/16"]
+timeout = "5s"
+mode = "structured"
+[sinks.n.nats]
+url = "nats://me:hunter2@x"
+subject = "events.{{topic}}"
+stream = "EVENTS"
+[sinks.r.rabbitmq]
+url = "amqps://me:hunter2@x/vhost"
+exchange = "events"
+[sinks.s.redis]
+url = "rediss://me:hunter2@x"
+max_len = 1000
+[[routes]]
+topics = "*"
+sink = "n"
+"#,
+            secret = "B".repeat(32),
+        );
+        let loaded = loaded(&text);
+        let kinds: Vec<_> = loaded.sinks.iter().map(|sink| sink.kind).collect();
+        assert_eq!(kinds, ["http", "nats", "rabbitmq", "redis"]);
+        let printed = loaded.print();
+        assert!(!printed.contains("hunter2") && !printed.contains("BBBB"), "{printed}");
+    }
+
+    #[test]
+    fn b34_a_send_must_end_before_its_delivery() {
+        let text = "[dispatcher]\ntimeout = \"5s\"\n[sinks.n.nats]\nurl = \"nats://x\"\n\
+                    timeout = \"6s\"";
+        let found = problems(text);
+        assert!(found.contains("timeout must be more than 0 and less than"), "{found}");
+    }
+
+    #[test]
+    fn rly_1_a_sink_can_be_named_by_its_url_alone() {
+        for (url, kind) in [
+            ("stdout", "stdout"),
+            ("file:events.jsonl", "file"),
+            ("https://x.example/hooks", "http"),
+            ("nats://x:4222", "nats"),
+            ("amqp://x", "rabbitmq"),
+            ("redis://x", "redis"),
+        ] {
+            let loaded = Loaded::to_sink(url, None).unwrap_or_else(|f| panic!("{f:?}"));
+            assert_eq!(loaded.sinks[0].kind, kind);
+        }
+        for bad in ["", "x", "gopher://x", "nats:"] {
+            assert!(Loaded::to_sink(bad, None).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -60,7 +60,6 @@ impl From<Mode> for postroom_sinks::Mode {
 
 /// What sinks take from the rest of the file.
 pub(super) struct Common<'a> {
-    pub(super) name: &'a str,
     pub(super) source: &'a str,
     /// How long a delivery may take.
     pub(super) limit: Duration,

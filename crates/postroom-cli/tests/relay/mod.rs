@@ -1,6 +1,6 @@
 //! A relay between a real database and real brokers, all of which may be killed.
 
-pub mod receivers;
+pub(crate) mod receivers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,13 +16,13 @@ use tokio::runtime::Runtime;
 /// Generous: it bounds a hang, it measures nothing.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub fn postgres_url() -> String {
+pub(crate) fn postgres_url() -> String {
     std::env::var("POSTROOM_TEST_PG_URL").expect(
         "POSTROOM_TEST_PG_URL must be the URL of a PostgreSQL server; `cargo xtask test` sets it",
     )
 }
 
-pub fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -31,14 +31,14 @@ pub fn runtime() -> Runtime {
 }
 
 /// A schema of its own in PostgreSQL, dropped at the end.
-pub struct Database {
-    pub schema: String,
-    pub store: Arc<PgStore>,
-    pub runtime: Runtime,
+pub(crate) struct Database {
+    pub(crate) schema: String,
+    pub(crate) store: Arc<PgStore>,
+    pub(crate) runtime: Runtime,
 }
 
 impl Database {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let runtime = runtime();
         let schema = format!("relay_{}", MessageId::new().as_uuid().simple());
         let config = StoreConfig { schema: schema.clone(), ..StoreConfig::default() };
@@ -51,17 +51,17 @@ impl Database {
     }
 
     /// Publishes in one transaction of its own.
-    pub fn publish(&self, messages: Vec<Message>) {
+    pub(crate) fn publish(&self, messages: Vec<Message>) {
         let outbox = Outbox::<PgStore>::new(Arc::clone(&self.store));
         self.runtime.block_on(outbox.publish_all(messages)).expect("published");
     }
 
-    pub fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         self.runtime.block_on(self.store.stats()).expect("stats")
     }
 
     /// Waits until nothing is left to deliver.
-    pub fn wait_until_delivered(&self) {
+    pub(crate) fn wait_until_delivered(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let stats = self.stats();
@@ -74,7 +74,7 @@ impl Database {
     }
 
     /// Waits until so many are delivered.
-    pub fn wait_for_done(&self, count: u64) {
+    pub(crate) fn wait_for_done(&self, count: u64) {
         let deadline = Instant::now() + PATIENCE;
         while self.stats().done < count {
             assert!(Instant::now() < deadline, "not delivered: {:?}", self.stats());
@@ -95,20 +95,20 @@ impl Drop for Database {
 }
 
 /// A configuration file, and relays that run by it.
-pub struct Relays {
+pub(crate) struct Relays {
     folder: TempDir,
     running: Vec<Child>,
     started: usize,
 }
 
 impl Relays {
-    pub fn new(config: &str) -> Self {
+    pub(crate) fn new(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("postroom.toml"), config).expect("written");
         Self { folder, running: Vec::new(), started: 0 }
     }
 
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let log = std::fs::File::create(self.log(self.started)).expect("a log");
         self.started += 1;
         let child = Command::new(env!("CARGO_BIN_EXE_postroom"))
@@ -124,14 +124,14 @@ impl Relays {
     }
 
     /// Ends the oldest one as a crash does.
-    pub fn kill_one(&mut self) {
+    pub(crate) fn kill_one(&mut self) {
         let mut child = self.running.remove(0);
         child.kill().expect("killed");
         child.wait().expect("reaped");
     }
 
     /// Asks all to end, and says whether they did so well.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         for mut child in self.running.drain(..) {
             let term = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status();
             assert!(term.expect("a signal").success());
@@ -144,8 +144,17 @@ impl Relays {
         }
     }
 
+    /// Waits until one of them has logged something.
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.logs().contains(text) {
+            assert!(Instant::now() < deadline, "nobody logged {text:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// What all of them logged.
-    pub fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         let one = |at| std::fs::read_to_string(self.log(at)).expect("a log");
         (0..self.started).map(one).collect()
     }

@@ -22,16 +22,16 @@ use super::runtime;
 
 /// The payload of a message: its key and its number within the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Numbered {
-    pub key: String,
-    pub n: usize,
+pub(crate) struct Numbered {
+    pub(crate) key: String,
+    pub(crate) n: usize,
 }
 
 /// A message that arrived.
 #[derive(Clone, Debug)]
-pub struct Arrived {
-    pub id: String,
-    pub what: Numbered,
+pub(crate) struct Arrived {
+    pub(crate) id: String,
+    pub(crate) what: Numbered,
 }
 
 impl Arrived {
@@ -42,7 +42,7 @@ impl Arrived {
 }
 
 /// Checks that nothing is lost and keys are in order; answers how many came more than once.
-pub fn check(name: &str, arrived: &[Arrived], keys: usize, per_key: usize) -> usize {
+pub(crate) fn check(name: &str, arrived: &[Arrived], keys: usize, per_key: usize) -> usize {
     let mut next: HashMap<&str, usize> = HashMap::new();
     let mut repeated = 0;
     for Arrived { id, what } in arrived {
@@ -61,7 +61,7 @@ pub fn check(name: &str, arrived: &[Arrived], keys: usize, per_key: usize) -> us
 }
 
 /// The stream that takes all subjects `nats.*`.
-pub async fn nats_stream(url: &str) -> jetstream::stream::Stream {
+pub(crate) async fn nats_stream(url: &str) -> jetstream::stream::Stream {
     let client = async_nats::connect(url).await.expect("connects");
     let config = jetstream::stream::Config {
         name: "RELAY".to_owned(),
@@ -71,7 +71,7 @@ pub async fn nats_stream(url: &str) -> jetstream::stream::Stream {
     jetstream::new(client).get_or_create_stream(config).await.expect("a stream")
 }
 
-pub async fn in_nats(url: &str) -> Vec<Arrived> {
+pub(crate) async fn in_nats(url: &str) -> Vec<Arrived> {
     let mut stream = nats_stream(url).await;
     let count = stream.info().await.expect("info").state.messages;
     let mut arrived = Vec::new();
@@ -91,7 +91,7 @@ async fn rabbit(url: &str) -> (Connection, lapin::Channel) {
 }
 
 /// A durable exchange with one durable queue.
-pub async fn rabbit_queue(url: &str) {
+pub(crate) async fn rabbit_queue(url: &str) {
     let (_connection, channel) = rabbit(url).await;
     let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
     let topic = lapin::ExchangeKind::Topic;
@@ -109,7 +109,7 @@ pub async fn rabbit_queue(url: &str) {
         .expect("bound");
 }
 
-pub async fn in_rabbit(url: &str) -> Vec<Arrived> {
+pub(crate) async fn in_rabbit(url: &str) -> Vec<Arrived> {
     let (_connection, channel) = rabbit(url).await;
     let mut arrived = Vec::new();
     let take = BasicGetOptions { no_ack: true };
@@ -120,7 +120,7 @@ pub async fn in_rabbit(url: &str) -> Vec<Arrived> {
     arrived
 }
 
-pub async fn in_redis(url: &str, stream: &str) -> Vec<Arrived> {
+pub(crate) async fn in_redis(url: &str, stream: &str) -> Vec<Arrived> {
     let client = redis::Client::open(url).expect("a URL");
     let mut connection = client.get_multiplexed_async_connection().await.expect("connects");
     let all: redis::streams::StreamRangeReply =
@@ -133,31 +133,40 @@ pub async fn in_redis(url: &str, stream: &str) -> Vec<Arrived> {
     all.ids.iter().map(one).collect()
 }
 
+/// From now on a client has to say this password.
+pub(crate) async fn protect_redis(url: &str, password: &str) {
+    let client = redis::Client::open(url).expect("a URL");
+    let mut connection = client.get_multiplexed_async_connection().await.expect("connects");
+    let mut set = redis::cmd("CONFIG");
+    set.arg("SET").arg("requirepass").arg(password);
+    set.exec_async(&mut connection).await.expect("set");
+}
+
 /// A receiver of webhooks on a port of its own, which can be killed with all its connections.
-pub struct Webhook {
+pub(crate) struct Webhook {
     address: SocketAddr,
     arrived: Arc<Mutex<Vec<Arrived>>>,
     running: Option<Runtime>,
 }
 
 impl Webhook {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let arrived = Arc::default();
         let mut hook = Self { address: ([127, 0, 0, 1], 0).into(), arrived, running: None };
         hook.start_again();
         hook
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/hooks/canary-in-the-path", self.address)
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let runtime = self.running.take().expect("running");
         runtime.shutdown_timeout(Duration::from_secs(5));
     }
 
-    pub fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         let runtime = runtime();
         let arrived = Arc::clone(&self.arrived);
         let listener = runtime.block_on(tokio::net::TcpListener::bind(self.address));
@@ -168,7 +177,7 @@ impl Webhook {
         self.running = Some(runtime);
     }
 
-    pub fn arrived(&self) -> Vec<Arrived> {
+    pub(crate) fn arrived(&self) -> Vec<Arrived> {
         self.arrived.lock().expect("alive").clone()
     }
 }
@@ -177,8 +186,11 @@ async fn receive(
     State(arrived): State<Arc<Mutex<Vec<Arrived>>>>,
     headers: HeaderMap,
     body: Bytes,
-) -> StatusCode {
+) -> (StatusCode, Bytes) {
+    if headers["ce-type"].as_bytes().ends_with(b"echo.event") {
+        return (StatusCode::INTERNAL_SERVER_ERROR, body);
+    }
     let id = headers["webhook-id"].to_str().expect("the message id");
     arrived.lock().expect("alive").push(Arrived::new(id, &body));
-    StatusCode::OK
+    (StatusCode::OK, Bytes::new())
 }
