@@ -14,6 +14,16 @@ pub struct CloudEvents {
     source: String,
 }
 
+/// How an event is put into a message of a protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The attributes are headers, and the body is the payload as it was published.
+    #[default]
+    Binary,
+    /// The body is the whole event, as JSON.
+    Structured,
+}
+
 /// The media type of an event in one piece.
 pub const STRUCTURED: &str = "application/cloudevents+json; charset=utf-8";
 
@@ -69,7 +79,7 @@ impl Default for CloudEvents {
 }
 
 /// Whether a header of the message is an attribute of the event as well, and would be sent twice.
-#[cfg(any(feature = "amqp", feature = "http", feature = "kafka", feature = "nats"))]
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats"))]
 pub(crate) fn is_attribute(name: &str) -> bool {
     ["traceparent", "tracestate"].iter().any(|attribute| name.eq_ignore_ascii_case(attribute))
 }

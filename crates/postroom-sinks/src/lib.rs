@@ -43,7 +43,7 @@ mod stdout;
 
 pub use breaker::Breaker;
 pub use chains::in_chains;
-pub use cloud_event::{CloudEvents, STRUCTURED};
+pub use cloud_event::{CloudEvents, Mode, STRUCTURED};
 pub use fault::Fault;
 pub use file::FileSink;
 pub use probe::{Probe, Probed};
