@@ -23,6 +23,8 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 /// How much of an answer is kept with an error, in characters.
 const KEPT: usize = 200;
+/// How much of it is looked through for secrets before, in bytes.
+const LOOKED_THROUGH: usize = 8 * 1024;
 
 /// What the receiver said.
 #[derive(Debug)]
@@ -75,29 +77,30 @@ fn wait(text: &str, now: Timestamp) -> Option<Duration> {
         // Digits that are too many are a time that is too long.
         true => Duration::from_secs(text.parse().unwrap_or(u64::MAX)),
         false => {
-            let date = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+            let dates = rfc2822::DateTimeParser::new().relaxed_weekday(true);
+            let date = dates.parse_timestamp(text).ok()?;
             Timestamp::from_micros(date.as_microsecond()).since(now)
         }
     };
     Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
 }
 
-/// Puts by what may be shown of a body, and forgets the rest.
+/// Puts the beginning of a body by, and forgets the rest.
 pub(super) fn keep(body: &mut Vec<u8>, chunk: &[u8]) {
-    // A character has at most four bytes.
-    let room = (4 * KEPT).saturating_sub(body.len());
+    let room = LOOKED_THROUGH.saturating_sub(body.len());
     body.extend_from_slice(&chunk[..chunk.len().min(room)]);
 }
 
 /// The first characters of a text from outside, on one line.
-pub(super) fn text(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
+pub(super) fn text(text: &str) -> String {
     let text = text.trim();
-    let shown = text.chars().take(KEPT).flat_map(|c| {
-        let escaped = c.is_control().then(|| c.escape_default());
-        escaped.into_iter().flatten().chain((!c.is_control()).then_some(c))
-    });
-    let mut shown: String = shown.collect();
+    let mut shown = String::new();
+    for c in text.chars().take(KEPT) {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
     if text.chars().nth(KEPT).is_some() {
         shown.push('…');
     }
@@ -152,14 +155,14 @@ mod tests {
 
     #[test]
     fn x12_what_is_kept_of_a_body_is_short_and_on_one_line() {
-        assert_eq!(text(b" no\r\n\x1b[31m\x00 \xff "), "no\\r\\n\\u{1b}[31m\\u{0} \u{fffd}");
-        let long = text("é".repeat(500).as_bytes());
+        assert_eq!(text(" no\r\n\x1b[31m\x00é "), "no\\r\\n\\u{1b}[31m\\u{0}é");
+        let long = text(&"é".repeat(500));
         assert_eq!(long.chars().count(), KEPT + 1);
         let mut body = Vec::new();
         for _ in 0..1_000 {
             keep(&mut body, &[b'x'; 1_000]);
         }
-        assert_eq!(body.len(), 4 * KEPT);
+        assert_eq!(body.len(), LOOKED_THROUGH);
     }
 
     #[tokio::test(start_paused = true)]

@@ -138,7 +138,7 @@ impl HttpSink {
             status: response.status(),
             retry_after: text(header::RETRY_AFTER).map(str::to_owned),
             location: text(header::LOCATION).and_then(|to| self.target.host_of(to)),
-            body: self.requests.without_secrets(answer::text(&body)),
+            body: answer::text(&self.requests.without_secrets(&String::from_utf8_lossy(&body))),
         }
     }
 }
@@ -188,7 +188,7 @@ impl HttpSink {
             warnings.push(format!("it answers {}: look at headers", status.as_u16()));
         }
         let server = response.headers().get(header::SERVER).and_then(|name| name.to_str().ok());
-        let server = server.map(|name| format!(", {}", answer::text(name.as_bytes())));
+        let server = server.map(|name| format!(", {}", answer::text(name)));
         let about = format!("{:?}{}", response.version(), server.unwrap_or_default());
         Probed { broken: None, warnings, about: Some(about) }
     }

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use postroom_core::{Message, Timestamp};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use reqwest::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
 use reqwest::{Method, Request, Url};
 
 use super::config::{HttpConfig, Target};
@@ -33,6 +35,9 @@ const OWNED: [&str; 18] = [
     "user-agent",
     "via",
 ];
+
+/// Words of secrets that are shorter, such as `Basic`, are in many texts.
+const SECRET_WORD: usize = 7;
 
 /// Makes requests of messages.
 pub(super) struct Requests {
@@ -100,14 +105,19 @@ impl Requests {
         }
         headers.insert("webhook-id", parsed("webhook-id", &id)?);
         headers.insert("webhook-timestamp", parsed("webhook-timestamp", &seconds)?);
+        if body.is_empty() {
+            // The client would say nothing, and some servers then answer 411.
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
         *request.body_mut() = Some(body.into());
         Ok(request)
     }
 
     /// A text of the receiver, which may repeat what it was told.
-    pub(super) fn without_secrets(&self, text: String) -> String {
-        let secrets = self.secrets.iter().filter(|secret| !secret.reveal().is_empty());
-        secrets.fold(text, |text, secret| text.replace(secret.reveal(), "***"))
+    pub(super) fn without_secrets(&self, text: &str) -> String {
+        let words = self.secrets.iter().flat_map(|secret| secret.reveal().split_whitespace());
+        let words = words.filter(|word| word.len() >= SECRET_WORD);
+        words.fold(text.to_owned(), |text, word| text.replace(word, "***"))
     }
 }
 
@@ -205,7 +215,7 @@ mod tests {
         let requests = requests(HttpConfig { headers, ..plain() });
         let request = requests.empty(Method::HEAD);
         assert!(!format!("{request:?}").contains("hunter2"));
-        let echo = requests.without_secrets("you said Bearer hunter2".to_owned());
-        assert_eq!(echo, "you said ***");
+        let echo = requests.without_secrets("you said authorization: Bearer hunter2");
+        assert_eq!(echo, "you said authorization: Bearer ***");
     }
 }
