@@ -23,6 +23,7 @@ pub struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
+    last: Option<Instant>,
     /// Nobody tries before this.
     closed_until: Option<Instant>,
 }
@@ -60,16 +61,20 @@ impl Breaker {
         *state = State::default();
     }
 
-    /// It was not. The text must hold no secret.
+    /// It was not. The text must hold no secret. What many see at the same time counts once.
     pub fn missed(&self, why: impl ToString) -> Fault {
         let why = why.to_string();
         let mut state = self.lock();
         if state.failures == 0 {
             tracing::warn!(sink = %self.name, error = %why, "SINK_AWAY");
         }
-        state.failures = state.failures.saturating_add(1);
+        let now = Instant::now();
+        if state.last.is_none_or(|last| now >= last + FIRST_WAIT) {
+            state.failures = state.failures.saturating_add(1);
+            state.last = Some(now);
+        }
         let after = wait(state.failures);
-        state.closed_until = Some(Instant::now() + after);
+        state.closed_until = Some(now + after);
         Fault::Unreachable { after, why }
     }
 
@@ -109,6 +114,16 @@ mod tests {
         breaker.reached();
         breaker.check().expect("it is back");
         breaker.check().expect("for all");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dsp_12_what_many_see_at_the_same_time_counts_once() {
+        let breaker = Breaker::new("broker");
+        for _ in 0..16 {
+            assert_eq!(after(&breaker.missed("refused")), FIRST_WAIT);
+        }
+        tokio::time::advance(FIRST_WAIT).await;
+        assert_eq!(after(&breaker.missed("refused")), 2 * FIRST_WAIT);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Default for CloudEvents {
 }
 
 /// Whether a header of the message is an attribute of the event as well, and would be sent twice.
-#[cfg(any(feature = "http", feature = "kafka"))]
+#[cfg(feature = "kafka")]
 pub(crate) fn is_attribute(name: &str) -> bool {
     ["traceparent", "tracestate"].iter().any(|attribute| name.eq_ignore_ascii_case(attribute))
 }

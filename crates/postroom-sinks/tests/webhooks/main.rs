@@ -1,0 +1,9 @@
+//! Webhooks against real receivers on loopback, some of which misbehave.
+
+mod addresses;
+mod answers;
+mod encrypted;
+mod events;
+mod misbehaviour;
+mod receiver;
+mod signatures;
