@@ -6,7 +6,8 @@ use postroom::Message;
 use postroom::store::{AdminStore as _, List};
 use postroom_servers::{Durability, Kind, Server};
 use relay::receivers::{
-    Numbered, Webhook, check, in_nats, in_rabbit, in_redis, nats_stream, protect_redis, rabbit_queue,
+    Numbered, Webhook, check, in_nats, in_rabbit, in_redis, nats_stream, protect_redis,
+    rabbit_queue,
 };
 use relay::{Database, Relays, postgres_url};
 
@@ -147,8 +148,8 @@ fn rly_3_two_relays_lose_nothing_while_relays_and_brokers_are_killed() {
     for (name, arrived) in TOPICS.iter().zip(&arrived) {
         let (keyed, later): (Vec<_>, Vec<_>) =
             arrived.iter().cloned().partition(|one| number(&one.what.key) < KEYS);
-        let repeated = check(name, &keyed, KEYS, rounds * per_round)
-            + check(name, &later, KEYS, rounds);
+        let repeated =
+            check(name, &keyed, KEYS, rounds * per_round) + check(name, &later, KEYS, rounds);
         println!("{name}: {} arrived, {repeated} more than once", arrived.len());
         // A key has one message under way, and each kill of a relay, and of the broker, may repeat
         // it; a settle that comes too late repeats what a batch had of it.

@@ -624,7 +624,9 @@ rate = "fast"
         if let Some(object) = schema.as_object() {
             for (name, value) in object {
                 if name == "properties" {
-                    found.extend(value.as_object().into_iter().flatten().map(|(key, _)| key.clone()));
+                    found.extend(
+                        value.as_object().into_iter().flatten().map(|(key, _)| key.clone()),
+                    );
                 }
                 properties(value, found);
             }

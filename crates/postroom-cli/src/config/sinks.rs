@@ -179,6 +179,9 @@ pub(super) struct Http {
     /// Whether the URL may begin with http:
     #[serde(default)]
     allow_http: bool,
+    /// Whether the beginning of the body of a failure is kept with the error, and logged
+    #[serde(default)]
+    show_answers: bool,
     /// Certificates of authorities that are trusted beside those of the operating system
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ca_file: Option<PathBuf>,
@@ -207,6 +210,7 @@ impl Http {
             allow: ranges("allow", &self.allow)?,
             deny: ranges("deny", &self.deny)?,
             allow_http: self.allow_http,
+            show_answers: self.show_answers,
             ca_file: self.ca_file.clone(),
             proxy: self.proxy.as_ref().map(|proxy| proxy.reveal().into()),
             batch: self.batch.unwrap_or(defaults.batch),

@@ -241,9 +241,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
         std::fs::write(&file, "hunter2\n").expect("written");
-        let package = env!("CARGO_PKG_NAME");
-        let text = format!("a ${{CARGO_PKG_NAME}} b ${{file:{}}} $$c", file.display());
-        assert_eq!(resolve(&text), Ok(format!("a {package} b hunter2 $c")));
+        let path = std::env::var("PATH").expect("everybody has one");
+        let text = format!("a ${{PATH}} b ${{file:{}}} $$c", file.display());
+        assert_eq!(resolve(&text), Ok(format!("a {path} b hunter2 $c")));
         assert_eq!(resolve("plain"), Ok("plain".to_owned()));
     }
 

@@ -11,7 +11,9 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::options::{
+    BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+};
 use lapin::types::FieldTable;
 use lapin::{Connection, ConnectionProperties};
 use redis::AsyncCommands as _;
@@ -96,10 +98,7 @@ pub(crate) async fn rabbit_queue(url: &str) {
     let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
     let topic = lapin::ExchangeKind::Topic;
     let none = FieldTable::default;
-    channel
-        .exchange_declare("relay".into(), topic, durable, none())
-        .await
-        .expect("an exchange");
+    channel.exchange_declare("relay".into(), topic, durable, none()).await.expect("an exchange");
     let durable = QueueDeclareOptions { durable: true, ..Default::default() };
     channel.queue_declare("relay".into(), durable, none()).await.expect("a queue");
     let bind = QueueBindOptions::default();

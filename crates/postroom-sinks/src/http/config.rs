@@ -35,9 +35,11 @@ pub struct HttpConfig {
     /// How long a request may take from the first look at the name of the host to the status of the
     /// answer; half of it is for the connection. Default 10 s, at most 25 s.
     pub timeout: Duration,
-    /// How much of the body of an answer is read. Of a failure the first 200 characters are kept
-    /// with the error. Default 64 KiB.
+    /// How much of the body of an answer is read. Default 64 KiB.
     pub max_response_bytes: usize,
+    /// Whether the first 200 characters of the body of a failure are kept with the error, and
+    /// logged. Receivers like to repeat what they were sent. Default: no.
+    pub show_answers: bool,
     /// Addresses that may be connected to although they are not public, such as `10.0.0.0/8`. An
     /// address from which clouds give out credentials is opened only by a range of that one address.
     pub allow: Vec<IpNet>,
@@ -67,6 +69,7 @@ impl HttpConfig {
             headers: Vec::new(),
             timeout: Duration::from_secs(10),
             max_response_bytes: 64 * 1024,
+            show_answers: false,
             allow: Vec::new(),
             deny: Vec::new(),
             allow_http: false,
@@ -85,6 +88,7 @@ pub(super) struct Target {
     pub(super) origin: String,
     pub(super) timeout: Duration,
     pub(super) max_response_bytes: usize,
+    pub(super) show_answers: bool,
     pub(super) batch: usize,
     pub(super) rules: Rules,
     pub(super) warnings: Vec<String>,
@@ -116,6 +120,7 @@ impl Target {
             origin: url.origin().ascii_serialization(),
             timeout: config.timeout,
             max_response_bytes: config.max_response_bytes,
+            show_answers: config.show_answers,
             batch: config.batch,
             rules: if config.proxy.is_some() { Rules::anything() } else { public },
             warnings: warnings(config, &url),

@@ -133,6 +133,9 @@ impl HttpSink {
             }
         };
         let _ = tokio::time::timeout(REST_OF_ANSWER, rest).await;
+        if !self.target.show_answers {
+            body.clear();
+        }
         let text = |name| response.headers().get(name).and_then(|v| v.to_str().ok());
         Answer {
             status: response.status(),

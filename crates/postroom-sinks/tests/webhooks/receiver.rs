@@ -146,7 +146,7 @@ pub(crate) async fn reply(stream: &mut TcpStream, text: &str) {
 /// A configuration that may send to loopback.
 pub(crate) fn local(url: impl Into<String>) -> HttpConfig {
     let allow = vec!["127.0.0.0/8".parse().expect("a range")];
-    HttpConfig { allow_http: true, allow, ..HttpConfig::new(url.into()) }
+    HttpConfig { allow_http: true, allow, show_answers: true, ..HttpConfig::new(url.into()) }
 }
 
 pub(crate) fn sink_to(address: SocketAddr) -> HttpSink {
