@@ -621,13 +621,13 @@ rate = "fast"
 
     /// The names of all properties of a schema, wherever they are.
     fn properties(schema: &serde_json::Value, found: &mut Vec<String>) {
-        if let Some(object) = schema.as_object() {
-            for (name, value) in object {
-                if name == "properties" {
-                    found.extend(
-                        value.as_object().into_iter().flatten().map(|(key, _)| key.clone()),
-                    );
+        for (name, value) in schema.as_object().into_iter().flatten() {
+            if name == "properties" {
+                for (key, value) in value.as_object().into_iter().flatten() {
+                    found.push(key.clone());
+                    properties(value, found);
                 }
+            } else {
                 properties(value, found);
             }
         }
