@@ -60,6 +60,17 @@ impl Retry {
     }
 }
 
+impl Retry {
+    /// The longest time from the first attempt to the last, when all of them fail at once. For so
+    /// long a receiver must remember a message by its id, to recognise it when it comes again.
+    #[must_use]
+    pub fn horizon(&self) -> Duration {
+        // Beyond so many the sum says nothing any more.
+        let waits = (1..self.max_attempts.min(10_000)).map(|k| self.delay(k, 1.0));
+        waits.fold(Duration::ZERO, Duration::saturating_add)
+    }
+}
+
 // A wait is never zero, so that a failing message can not spin, and never overflows a timestamp.
 const SHORTEST: Duration = Duration::from_micros(1);
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
@@ -123,6 +134,14 @@ mod tests {
         let retry = Retry::default();
         assert_eq!(retry.delay(1, 0.0), Duration::from_millis(100));
         assert_eq!(retry.delay(1, 1.0), Duration::from_millis(300));
+    }
+
+    #[test]
+    fn b32_the_horizon_is_the_time_to_the_last_attempt() {
+        assert_eq!(Retry::default().horizon().as_millis(), 153_300, "1.5 times 102.2 s");
+        assert_eq!(Retry { max_attempts: 1, ..Retry::default() }.horizon(), Duration::ZERO);
+        let forever = Retry { max_attempts: u32::MAX, backoff: Backoff::Fixed(LONGEST) };
+        assert!(forever.horizon() > LONGEST);
     }
 
     #[test]

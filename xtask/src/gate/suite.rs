@@ -19,6 +19,9 @@ const QUICK: [&str; 3] = ["postroom-core", "postroom-testkit", "postroom-stores"
 pub(crate) const LIGHT_ADAPTERS: &str =
     "postroom-adapters/tokio-postgres,postroom-adapters/rusqlite";
 
+/// The sinks that the command line switches on, and with it every build of the workspace.
+const SINKS: [&str; 4] = ["http", "nats", "amqp", "redis"];
+
 /// How much of the tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
@@ -130,7 +133,7 @@ fn test_binaries(metadata: &Value) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn is_switched_on(feature: &Value) -> bool {
-    LIGHT_ADAPTERS.split([',', '/']).any(|name| feature == name)
+    LIGHT_ADAPTERS.split([',', '/']).chain(SINKS).any(|name| feature == name)
 }
 
 #[cfg(test)]

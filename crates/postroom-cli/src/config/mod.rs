@@ -445,7 +445,7 @@ impl Config {
     fn horizon(&self, sink: &str) -> Duration {
         let routes = self.routes.iter().filter(|route| route.sink.get_ref() == sink);
         let retries = routes.map(|route| route.retry.unwrap_or(self.dispatcher.retry));
-        retries.map(|retry| horizon(&retry.into())).max().unwrap_or_default()
+        retries.map(|retry| Retry::from(retry).horizon()).max().unwrap_or_default()
     }
 
     fn check_routes(&self, problems: &mut Vec<Problem>) {
@@ -488,13 +488,6 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
         _ => return Err(wrong()),
     };
     Ok(Rate::every(count, Duration::from_secs(seconds)))
-}
-
-/// The longest time between the first and the last attempt.
-fn horizon(retry: &Retry) -> Duration {
-    // Beyond so many the sum says nothing any more.
-    let waits = 1..retry.max_attempts.min(10_000);
-    waits.fold(Duration::ZERO, |sum, k| sum.saturating_add(retry.delay(k, 1.0)))
 }
 
 #[cfg(test)]
@@ -722,13 +715,6 @@ sink = "n"
         for bad in ["", "x", "gopher://x", "nats:"] {
             assert!(Loaded::to_sink(bad, None).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn b32_the_horizon_is_the_time_to_the_last_attempt() {
-        assert_eq!(horizon(&Retry { max_attempts: 1, ..Retry::default() }), Duration::ZERO);
-        let fixed = Backoff::Fixed(Duration::from_secs(3));
-        assert_eq!(horizon(&Retry { backoff: fixed, max_attempts: 5 }), Duration::from_secs(12));
     }
 
     #[test]

@@ -54,16 +54,9 @@ impl NatsConfig {
             events: CloudEvents::default(),
             mode: Mode::default(),
             timeout: Duration::from_secs(10),
-            retry_horizon: horizon(&Retry::default()),
+            retry_horizon: Retry::default().horizon(),
         }
     }
-}
-
-/// The longest time between the first and the last attempt under this policy, when all of them
-/// fail at once.
-#[must_use]
-pub fn horizon(retry: &Retry) -> Duration {
-    (1..retry.max_attempts).map(|attempt| retry.delay(attempt, 1.0)).sum()
 }
 
 /// Servers to dial, without the user and password that a URL may name: the client writes addresses
@@ -178,11 +171,5 @@ mod tests {
             let error = Servers::parse(&Secret::new(url)).expect_err(url);
             assert!(error.starts_with("url") && !error.contains("secret"), "{error}");
         }
-    }
-
-    #[test]
-    fn b32_the_horizon_is_the_sum_of_the_longest_waits() {
-        let horizon = horizon(&Retry::default());
-        assert_eq!(horizon.as_millis(), 153_300, "1.5 times 102.2 s");
     }
 }

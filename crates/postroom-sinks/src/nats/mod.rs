@@ -17,7 +17,7 @@ use postroom_core::{Delivery, Message, Sink};
 use tokio::sync::watch;
 
 use self::config::Servers;
-pub use self::config::{NatsConfig, horizon};
+pub use self::config::NatsConfig;
 use crate::chains::in_chains;
 use crate::cloud_event::{Mode, STRUCTURED, percent_encoded};
 use crate::destination::Destination;

@@ -1,0 +1,9 @@
+//! The NATS sink on a real server.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod harness;
+
+use harness::NatsHarness;
+
+postroom_testkit::sink_conformance!(NatsHarness);

@@ -1,0 +1,9 @@
+//! The RabbitMQ sink on a real server.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod harness;
+
+use harness::RabbitHarness;
+
+postroom_testkit::sink_conformance!(RabbitHarness);
