@@ -16,8 +16,8 @@ use postroom_core::store::BoxFuture;
 use postroom_core::{Delivery, Message, Sink};
 use tokio::sync::watch;
 
-use self::config::Servers;
 pub use self::config::NatsConfig;
+use self::config::Servers;
 use crate::chains::in_chains;
 use crate::cloud_event::{Mode, STRUCTURED, percent_encoded};
 use crate::destination::Destination;
