@@ -7,6 +7,7 @@ use crate::workspace::{items, text};
 
 const CORE: &str = "postroom-core";
 const TESTKIT: &str = "postroom-testkit";
+const SERVERS: &str = "postroom-servers";
 
 /// Libraries beside each other: each knows the core and none knows another.
 const SIBLINGS: [&str; 4] =
@@ -37,10 +38,10 @@ fn forbidden(name: &str, target: &str, for_tests: bool) -> Option<&'static str> 
     if name == CORE && (ours || ["sqlx", "axum"].contains(&target)) {
         return Some("the core knows no database, no HTTP and no other postroom crate");
     }
-    if SHIPPED.contains(&name) && target == TESTKIT && !for_tests {
-        return Some("the testkit is for tests: make it a dev-dependency");
+    if SHIPPED.contains(&name) && [TESTKIT, SERVERS].contains(&target) && !for_tests {
+        return Some("that is for tests: make it a dev-dependency");
     }
-    let allowed = target == CORE || (for_tests && target == TESTKIT);
+    let allowed = target == CORE || (for_tests && [TESTKIT, SERVERS].contains(&target));
     if SIBLINGS.contains(&name) && ours && !allowed {
         return Some("this crate may know postroom-core only; move the code, or go through it");
     }
