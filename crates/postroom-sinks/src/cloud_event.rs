@@ -14,13 +14,13 @@ pub struct CloudEvents {
     source: String,
 }
 
-/// How an event is put into a message of a protocol.
+/// How an event travels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The attributes are headers, and the body is the payload as it was published.
+    /// The attributes are headers, and the payload is the body as it is.
     #[default]
     Binary,
-    /// The body is the whole event, as JSON.
+    /// The whole event is the body, as JSON.
     Structured,
 }
 
@@ -78,10 +78,18 @@ impl Default for CloudEvents {
     }
 }
 
-/// Whether a header of the message is an attribute of the event as well, and would be sent twice.
-#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats"))]
-pub(crate) fn is_attribute(name: &str) -> bool {
-    ["traceparent", "tracestate"].iter().any(|attribute| name.eq_ignore_ascii_case(attribute))
+/// The value of an attribute as the header bindings of the standard want it: what is not visible
+/// ASCII, and quotes and percent signs, as percent signs with hexadecimal bytes.
+#[cfg(any(feature = "http", feature = "nats", test))]
+pub(crate) fn percent_encoded(value: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'%';
+    value.bytes().fold(String::with_capacity(value.len()), |mut text, byte| {
+        match is_plain(byte) {
+            true => text.push(byte.into()),
+            false => text.push_str(&format!("%{byte:02X}")),
+        }
+        text
+    })
 }
 
 fn data(message: &Message) -> (&'static str, Value) {
@@ -155,6 +163,12 @@ mod tests {
         assert_eq!((empty.get("data"), empty.get("data_base64")), (None, None));
         let vendor = event(Message::builder("t").content_type("application/a+json").payload("[1]"));
         assert_eq!(vendor["data"], serde_json::json!([1]));
+    }
+
+    #[test]
+    fn rly_2_a_header_value_is_encoded_as_in_the_standards_example() {
+        assert_eq!(percent_encoded("Euro \u{20AC} \u{1F600}"), "Euro%20%E2%82%AC%20%F0%9F%98%80");
+        assert_eq!(percent_encoded("a\"b%c\r\n/~"), "a%22b%25c%0D%0A/~");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Why a receiver did not take a message.
 
+use std::fmt;
 use std::time::Duration;
 
 use postroom_core::lifecycle::Outcome;
@@ -40,6 +41,15 @@ impl Fault {
     /// A fault that every attempt will have.
     pub fn permanent(why: impl ToString) -> Self {
         Self::Permanent(why.to_string())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transient(why) | Self::Permanent(why) => f.write_str(why),
+            Self::Unreachable { why, .. } | Self::Throttled { why, .. } => f.write_str(why),
+        }
     }
 }
 

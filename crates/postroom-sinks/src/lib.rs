@@ -25,12 +25,16 @@ pub mod amqp;
 mod breaker;
 mod chains;
 mod cloud_event;
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats", feature = "redis", test))]
+mod destination;
 mod fault;
 mod file;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats", feature = "redis"))]
+mod link;
 #[cfg(any(feature = "http", feature = "nats", test))]
 mod names;
 #[cfg(feature = "nats")]
@@ -40,6 +44,8 @@ mod probe;
 pub mod redis;
 mod secret;
 mod stdout;
+#[cfg(any(feature = "http", feature = "nats", feature = "redis"))]
+mod tls;
 
 pub use breaker::Breaker;
 pub use chains::in_chains;

@@ -26,3 +26,15 @@ impl Probed {
         Self { broken: Some(why.to_string()), ..Self::default() }
     }
 }
+
+/// What a probe found, or that it found nobody in this time.
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats", feature = "redis"))]
+pub(crate) async fn within(
+    limit: std::time::Duration,
+    look: impl Future<Output = Result<Probed, crate::fault::Fault>>,
+) -> Probed {
+    match tokio::time::timeout(limit, look).await {
+        Ok(found) => found.unwrap_or_else(Probed::broken),
+        Err(_) => Probed::broken(format!("no answer within {limit:?}")),
+    }
+}

@@ -1,5 +1,7 @@
 //! Webhooks against real receivers on loopback, some of which misbehave.
 
+#![cfg(feature = "http")]
+
 mod addresses;
 mod answers;
 mod encrypted;
