@@ -1,5 +1,5 @@
 //! For our tests and for yours: a store in memory, a clock to move, faults to inject, the
-//! conformance suite that every store passes, and assertions.
+//! conformance suites that every store and every sink passes, and assertions.
 
 pub mod acceptance;
 pub mod around;
@@ -15,6 +15,8 @@ pub mod model;
 pub mod savepoints;
 mod sim;
 pub mod simulation;
+#[cfg(unix)]
+pub mod sinks;
 
 pub use drain::drain;
 pub use harness::{Env, Harness, Options, run};
