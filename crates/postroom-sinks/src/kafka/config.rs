@@ -86,6 +86,8 @@ pub(super) fn client(config: &KafkaConfig) -> Result<ClientConfig, String> {
     let mut client = ClientConfig::new();
     // A millisecond is enough for what is sent at the same time to share a request.
     client.set("linger.ms", "1").set("client.id", "postroom");
+    // A topic that was refused is not asked for again before.
+    client.set("topic.metadata.refresh.interval.ms", "30000");
     for (name, value) in &config.properties {
         if OWNED.contains(&name.as_str()) {
             return Err(format!("properties: {name} is set by the sink itself"));

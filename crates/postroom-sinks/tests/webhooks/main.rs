@@ -4,6 +4,7 @@
 
 mod addresses;
 mod answers;
+mod conformance;
 mod encrypted;
 mod events;
 mod misbehaviour;
