@@ -78,15 +78,9 @@ impl Default for CloudEvents {
     }
 }
 
-/// Whether a header of the message is an attribute of the event as well, and would be sent twice.
-#[cfg(feature = "kafka")]
-pub(crate) fn is_attribute(name: &str) -> bool {
-    ["traceparent", "tracestate"].iter().any(|attribute| name.eq_ignore_ascii_case(attribute))
-}
-
 /// The value of an attribute as the header bindings of the standard want it: what is not visible
 /// ASCII, and quotes and percent signs, as percent signs with hexadecimal bytes.
-#[cfg(any(feature = "nats", test))]
+#[cfg(any(feature = "http", feature = "nats", test))]
 pub(crate) fn percent_encoded(value: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'%';
     value.bytes().fold(String::with_capacity(value.len()), |mut text, byte| {

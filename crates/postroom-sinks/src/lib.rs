@@ -25,7 +25,7 @@ pub mod amqp;
 mod breaker;
 mod chains;
 mod cloud_event;
-#[cfg(any(feature = "amqp", feature = "nats", feature = "redis", test))]
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats", feature = "redis", test))]
 mod destination;
 mod fault;
 mod file;
@@ -33,7 +33,7 @@ mod file;
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
-#[cfg(any(feature = "amqp", feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats", feature = "redis"))]
 mod link;
 #[cfg(any(feature = "http", feature = "nats", test))]
 mod names;
@@ -44,7 +44,7 @@ mod probe;
 pub mod redis;
 mod secret;
 mod stdout;
-#[cfg(any(feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "http", feature = "nats", feature = "redis"))]
 mod tls;
 
 pub use breaker::Breaker;

@@ -28,7 +28,7 @@ impl Probed {
 }
 
 /// What a probe found, or that it found nobody in this time.
-#[cfg(any(feature = "amqp", feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats", feature = "redis"))]
 pub(crate) async fn within(
     limit: std::time::Duration,
     look: impl Future<Output = Result<Probed, crate::fault::Fault>>,

@@ -104,6 +104,8 @@
 //! | `sqlite` (default) | `SqliteStore`, with SQLite built in |
 //! | `postgres` | `PgStore` |
 //! | `mysql` | `MySqlStore`, for MySQL 8.0 and MariaDB 10.6 or later |
+//! | `sinks` | `sinks`: files and standard output, and what a sink of your own can use |
+//! | `http`, `nats`, `amqp`, `redis`, `kafka` | webhooks and brokers, in `sinks` |
 //!
 //! Without any of them there are the model and the traits, for a store of your own.
 
@@ -111,6 +113,8 @@
 pub use postroom_core::*;
 pub use postroom_derive::Event;
 
+#[cfg(feature = "sinks")]
+pub use postroom_sinks as sinks;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use postroom_stores::Roles;
 #[cfg(feature = "mysql")]

@@ -51,6 +51,7 @@ enum Step {
     Servers,
     Tests,
     Adapters,
+    Kafka,
     Doctests,
     Docs,
     Conform,
@@ -65,6 +66,7 @@ impl Step {
             Self::Servers => "servers",
             Self::Tests => "tests",
             Self::Adapters => "adapters",
+            Self::Kafka => "kafka",
             Self::Doctests => "doctests",
             Self::Docs => "docs",
             Self::Conform => "conform",
@@ -96,16 +98,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn steps(options: &Options) -> Vec<Step> {
-    use Step::{Adapters, Clippy, Conform, Docs, Doctests, Format, Servers, Tests, Tidy};
+    use Step::{Adapters, Clippy, Conform, Docs, Doctests, Format, Kafka, Servers, Tests, Tidy};
     let mut steps = if !options.filter.is_empty() {
         vec![Servers, Tests]
     } else if options.quick {
         vec![Format, Clippy, Tidy, Tests]
     } else {
-        vec![Format, Clippy, Tidy, Servers, Tests, Adapters, Doctests, Docs, Conform]
+        vec![Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Doctests, Docs, Conform]
     };
     if !options.full {
-        steps.retain(|&step| step != Adapters);
+        steps.retain(|&step| step != Adapters && step != Kafka);
     }
     if selection(options) != Selection::All {
         steps.retain(|&step| step != Servers);
@@ -129,7 +131,10 @@ fn print_left_out(options: &Options) -> Result<()> {
         println!("{}", suite::left_out(selection(options), &workspace::metadata()?));
     }
     if !options.full {
-        println!("NOT RUN: the adapters for diesel and sea-orm; `cargo xtask test --full` does.");
+        println!(
+            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink; \
+             `cargo xtask test --full` does."
+        );
     }
     Ok(())
 }
@@ -150,6 +155,7 @@ impl Gate<'_> {
             Step::Servers => self.start_servers(),
             Step::Tests => self.tests(),
             Step::Adapters => self.adapters(),
+            Step::Kafka => self.kafka(),
             Step::Doctests => {
                 self.cargo(&["test", "--workspace", "--features", LIGHT_ADAPTERS, "--doc"])
             }
@@ -176,8 +182,6 @@ impl Gate<'_> {
 
     /// All adapters, with all their data layers.
     fn adapters(&self) -> Result<()> {
-        let finds =
-            |command: &[&str]| process::succeeds(Command::new(command[0]).args(&command[1..]));
         if !finds(&["pkg-config", "--exists", "libpq"]) && !finds(&["pg_config", "--libdir"]) {
             bail!(
                 "diesel links libpq, which is not here: `apt-get install libpq-dev pkg-config` on \
@@ -187,6 +191,20 @@ impl Gate<'_> {
         let package = ["--package", "postroom-adapters", "--all-features"];
         self.clippy(&package)?;
         self.cargo(&[&["test"], &package[..]].concat())
+    }
+
+    /// The sink that builds a C library, on the mock of a cluster that the library brings.
+    fn kafka(&self) -> Result<()> {
+        let missing = [
+            (finds(&["pkg-config", "--exists", "openssl"]), "OpenSSL", "libssl-dev pkg-config"),
+            (finds(&["kcat", "-V"]), "kcat, which reads what was written", "kcat"),
+        ];
+        for (_, what, package) in missing.iter().filter(|(found, ..)| !found) {
+            bail!("the Kafka sink needs {what}: `apt-get install {package}` on Debian");
+        }
+        let package = ["--package", "postroom-sinks", "--features", "kafka-tls"];
+        self.clippy(&package)?;
+        self.cargo(&[&["test"], &package[..], &["--lib", "--test", "kafka"]].concat())
     }
 
     fn clippy(&self, what: &[&str]) -> Result<()> {
@@ -213,6 +231,11 @@ impl Gate<'_> {
     }
 }
 
+/// Whether a command succeeds.
+fn finds(command: &[&str]) -> bool {
+    process::succeeds(Command::new(command[0]).args(&command[1..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,10 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn only_the_full_gate_builds_all_adapters() {
+    fn only_the_full_gate_builds_all_adapters_and_kafka() {
         let full = Options { full: true, ..Options::default() };
-        assert!(steps(&full).contains(&Step::Adapters));
-        assert!(!steps(&Options::default()).contains(&Step::Adapters));
+        for step in [Step::Adapters, Step::Kafka] {
+            assert!(steps(&full).contains(&step));
+            assert!(!steps(&Options::default()).contains(&step));
+        }
     }
 
     #[test]

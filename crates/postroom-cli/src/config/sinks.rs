@@ -388,6 +388,24 @@ impl Kafka {
         Self { brokers, topic: topic(), ..Self::default() }
     }
 
+    #[cfg(feature = "kafka")]
+    fn build(&self, common: &Common<'_>) -> Result<Built, String> {
+        use postroom_sinks::kafka::{KafkaConfig, KafkaSink};
+
+        let properties = self.properties.iter();
+        let config = KafkaConfig {
+            topic: self.topic.clone(),
+            mode: self.mode.into(),
+            events: common.events(),
+            timeout: common.timeout(self.timeout)?,
+            properties: properties
+                .map(|(name, value)| (name.clone(), value.reveal().into()))
+                .collect(),
+            ..KafkaConfig::new(self.brokers.as_str())
+        };
+        Ok(Built::new("kafka", KafkaSink::new(config)?))
+    }
+
     #[cfg(not(feature = "kafka"))]
     fn build(&self, _: &Common<'_>) -> Result<Built, String> {
         Err("this postroom was built without Kafka; build it with --features kafka".to_owned())

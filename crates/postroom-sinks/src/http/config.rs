@@ -128,10 +128,6 @@ impl Target {
         })
     }
 
-    pub(super) fn is_https(&self) -> bool {
-        self.url.scheme() == "https"
-    }
-
     /// The host that a `location` of this URL leads to.
     pub(super) fn host_of(&self, location: &str) -> Option<String> {
         self.url.join(location).ok()?.host_str().map(|host| host.chars().take(255).collect())

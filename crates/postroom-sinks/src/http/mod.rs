@@ -8,7 +8,6 @@ mod answer;
 mod config;
 mod request;
 mod signature;
-mod tls;
 
 use std::error::Error;
 use std::fmt;
@@ -31,6 +30,7 @@ use crate::breaker::Breaker;
 use crate::chains::in_chains;
 use crate::fault::Fault;
 use crate::probe::{Probe, Probed};
+use crate::tls;
 
 /// How long the rest of an answer is waited for when its status is known.
 const REST_OF_ANSWER: Duration = Duration::from_secs(1);
@@ -64,12 +64,14 @@ impl HttpSink {
     pub fn with_lookup(config: HttpConfig, lookup: Arc<dyn Lookup>) -> Result<Self, String> {
         let target = Target::check(&config)?;
         let guard = Guard::new(lookup, target.rules.clone());
+        let mut tls = tls::build(config.ca_file.as_deref())?;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut client = Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .dns_resolver(Arc::new(guard))
-            .tls_backend_preconfigured(tls::client(&target, config.ca_file.as_deref())?)
+            .tls_backend_preconfigured(tls)
             // Half of the time is for the answer: what does not connect was not sent.
             .connect_timeout(target.timeout / 2)
             .tcp_keepalive(Duration::from_secs(15))

@@ -23,7 +23,7 @@ fn order(topic: &str, kind: &str, payload: &[u8]) -> Message {
 }
 
 /// As a receiver decodes it.
-fn percent_decoded(text: &str) -> String {
+pub(crate) fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {

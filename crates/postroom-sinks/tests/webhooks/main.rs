@@ -1,7 +1,10 @@
 //! Webhooks against real receivers on loopback, some of which misbehave.
 
+#![cfg(feature = "http")]
+
 mod addresses;
 mod answers;
+mod conformance;
 mod encrypted;
 mod events;
 mod misbehaviour;
