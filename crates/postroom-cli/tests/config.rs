@@ -187,3 +187,44 @@ fn cli_1_the_schema_is_one() {
     assert!(schema["properties"]["routes"]["description"].is_string(), "{schema:#}");
     assert_eq!(schema["additionalProperties"], false);
 }
+
+/// A receiver that takes connections and never answers.
+#[test]
+fn rly_2_a_sink_that_hangs_does_not_hold_up_the_others() {
+    let hung = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = hung.local_addr().expect("an address");
+    let folder = folder(&format!(
+        r#"
+[sinks.hung.http]
+url = "http://{address}/"
+allow_http = true
+allow = ["127.0.0.0/8"]
+timeout = "20s"
+batch = 1
+
+[sinks.fine.file]
+path = "fine.jsonl"
+
+[[routes]]
+topics = "hung"
+sink = "hung"
+
+[[routes]]
+topics = "fine"
+sink = "fine"
+"#
+    ));
+    let folder = folder.path();
+    // More than there are workers.
+    for _ in 0..100 {
+        assert!(run(folder, &["enqueue", "hung", "--payload", "{}"]).status.success());
+    }
+    let _up = Up::start(folder, &["--config", "postroom.toml"]);
+    let (_connection, _) = hung.accept().expect("a request");
+    for _ in 0..20 {
+        assert!(run(folder, &["enqueue", "fine", "--payload", "{}"]).status.success());
+    }
+    topics(&folder.join("fine.jsonl"), 20);
+    let stats: Value = serde_json::from_slice(&run(folder, &["stats", "--json"]).stdout).unwrap();
+    assert_eq!(stats["failed"], 0, "they came only when requests to the other had ended: {stats}");
+}

@@ -90,9 +90,8 @@ impl From<Unrouted> for UnknownTopic {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Dispatcher {
-    /// Deliveries at the same time; twice the cores and at least 4 by default
-    #[serde(skip_serializing_if = "Option::is_none")]
-    workers: Option<usize>,
+    /// Deliveries at the same time, per database: they wait for receivers and cost little
+    workers: usize,
     /// Messages per claim at most
     batch: u32,
     /// How long a message is held before somebody else may take it
@@ -114,7 +113,7 @@ impl Default for Dispatcher {
     fn default() -> Self {
         let (defaults, purge) = (DispatcherConfig::default(), Purge::default());
         Self {
-            workers: None,
+            workers: 64,
             batch: defaults.batch,
             lease: Span(defaults.lease),
             // Other processes write to the same databases: look often.
@@ -211,7 +210,8 @@ struct Route {
     /// The name of a sink
     #[schemars(with = "String")]
     sink: Spanned<String>,
-    /// At most so many deliveries at the same time, per process
+    /// At most so many deliveries at the same time, per process; by default all workers, or three
+    /// quarters of them when there are several sinks
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<usize>")]
     concurrency: Option<Spanned<usize>>,
@@ -367,7 +367,7 @@ impl Config {
             ..Purge::default()
         };
         let config = DispatcherConfig {
-            workers: section.workers.unwrap_or(defaults.workers),
+            workers: section.workers,
             batch: section.batch,
             lease: section.lease.0,
             poll_interval: section.poll_interval.0,
@@ -389,10 +389,9 @@ impl Config {
         routes.sort_by_key(|route| route.topics.get_ref() == "*");
         let mut topics = Vec::new();
         for route in routes {
-            let mut topic = TopicConfig::new(route.topics.get_ref());
-            if let Some(most) = &route.concurrency {
-                topic = topic.concurrency(*most.get_ref());
-            }
+            let most = route.concurrency.as_ref().map(|most| *most.get_ref());
+            let most = most.unwrap_or_else(|| self.default_concurrency());
+            let mut topic = TopicConfig::new(route.topics.get_ref()).concurrency(most);
             if let Some(retry) = route.retry {
                 topic = topic.retry(retry.into());
             }
@@ -406,6 +405,12 @@ impl Config {
             topics.push(topic);
         }
         topics
+    }
+
+    /// A receiver that never answers must not take the workers of all others.
+    fn default_concurrency(&self) -> usize {
+        let workers = self.dispatcher.workers;
+        if self.sinks.len() > 1 { (workers * 3 / 4).max(1) } else { workers.max(1) }
     }
 
     fn check_sinks(
