@@ -195,6 +195,9 @@ fn rly_2_a_sink_that_hangs_does_not_hold_up_the_others() {
     let address = hung.local_addr().expect("an address");
     let folder = folder(&format!(
         r#"
+[dispatcher]
+workers = 64
+
 [sinks.hung.http]
 url = "http://{address}/"
 allow_http = true

@@ -113,7 +113,7 @@ impl Default for Dispatcher {
     fn default() -> Self {
         let (defaults, purge) = (DispatcherConfig::default(), Purge::default());
         Self {
-            workers: 64,
+            workers: 256,
             batch: defaults.batch,
             lease: Span(defaults.lease),
             // Other processes write to the same databases: look often.
@@ -210,8 +210,8 @@ struct Route {
     /// The name of a sink
     #[schemars(with = "String")]
     sink: Spanned<String>,
-    /// At most so many deliveries at the same time, per process; by default all workers, or three
-    /// quarters of them when there are several sinks
+    /// At most so many deliveries at the same time, per process; 32 for webhooks by default, else
+    /// three quarters of the workers when there are several sinks
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<usize>")]
     concurrency: Option<Spanned<usize>>,
@@ -390,8 +390,10 @@ impl Config {
         let mut topics = Vec::new();
         for route in routes {
             let most = route.concurrency.as_ref().map(|most| *most.get_ref());
-            let most = most.unwrap_or_else(|| self.default_concurrency());
-            let mut topic = TopicConfig::new(route.topics.get_ref()).concurrency(most);
+            let mut topic = TopicConfig::new(route.topics.get_ref());
+            if let Some(most) = most.or_else(|| self.default_concurrency(route)) {
+                topic = topic.concurrency(most);
+            }
             if let Some(retry) = route.retry {
                 topic = topic.retry(retry.into());
             }
@@ -407,10 +409,13 @@ impl Config {
         topics
     }
 
-    /// A receiver that never answers must not take the workers of all others.
-    fn default_concurrency(&self) -> usize {
-        let workers = self.dispatcher.workers;
-        if self.sinks.len() > 1 { (workers * 3 / 4).max(1) } else { workers.max(1) }
+    /// A receiver that never answers must not take the workers of all others, and one that answers
+    /// requests must not be flooded with them.
+    fn default_concurrency(&self, route: &Route) -> Option<usize> {
+        let sink = self.sinks.get(route.sink.get_ref());
+        let polite = sink.and_then(|sink| sink.get_ref().polite_concurrency());
+        let fair = (self.sinks.len() > 1).then_some((self.dispatcher.workers * 3 / 4).max(1));
+        [polite, fair].into_iter().flatten().min()
     }
 
     fn check_sinks(

@@ -106,6 +106,11 @@ impl Sink {
         })
     }
 
+    /// How much at once a receiver of this kind can be asked for, if nobody says otherwise.
+    pub(super) fn polite_concurrency(&self) -> Option<usize> {
+        matches!(self, Self::Http(_)).then_some(32)
+    }
+
     pub(super) fn build(&self, common: &Common<'_>) -> Result<Built, String> {
         match self {
             Self::Stdout(Stdout {}) => Ok(Built::stdout(StdoutSink::new(common.events()))),
