@@ -276,3 +276,26 @@ impl Probe for RedisSink {
         Box::pin(probe::within(self.config.timeout, self.look()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rly_2_a_setting_that_is_wrong_is_named() {
+        let good = || RedisConfig::new("rediss://me:hunter2@host:6379/2");
+        RedisSink::new(good()).expect("legal");
+        let mut wrong = [good(), good(), good(), good(), good(), good()];
+        wrong[0].url = "http://me:hunter2@host".into();
+        wrong[1].url = "rediss://me:hunter2@host/#insecure".into();
+        wrong[2].url = "redis://me:hunter2@host/no-number".into();
+        wrong[3].stream = "{id}".to_owned();
+        wrong[4].max_len = Some(0);
+        wrong[5].timeout = Duration::ZERO;
+        let names = ["url", "url", "url", "stream", "max_len", "timeout"];
+        for (config, name) in wrong.into_iter().zip(names) {
+            let error = RedisSink::new(config).expect_err(name);
+            assert!(error.starts_with(name) && !error.contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -66,7 +66,7 @@ impl Broker {
     }
 
     /// Whether the broker has said that it reads no messages for now.
-    pub(super) fn is_blocked(&self) -> bool {
+    fn is_blocked(&self) -> bool {
         self.connection.status().blocked()
     }
 

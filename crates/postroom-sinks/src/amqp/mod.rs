@@ -38,7 +38,6 @@ const RECOVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct AmqpSink {
     config: AmqpConfig,
-    server: AMQPUri,
     exchange: ShortString,
     routing_key: Destination,
     link: Link<Broker>,
@@ -56,18 +55,16 @@ impl AmqpSink {
         }
         let exchange = ShortString::try_new(config.exchange.as_str());
         let exchange = exchange.map_err(|_| "exchange is longer than 255 bytes".to_owned())?;
-        let wrong = "url is not one of AMQP; write amqp://user:password@host:5672/vhost, or \
-                     amqps:// for TLS";
-        let server: AMQPUri = config.url.reveal().parse().map_err(|_| wrong.to_owned())?;
-        if config.ca_file.is_some() && server.scheme == AMQPScheme::AMQP {
+        let is_plain = server(&config)?.scheme == AMQPScheme::AMQP;
+        if config.ca_file.is_some() && is_plain {
             return Err("ca_file is set and url is not amqps://".to_owned());
         }
         let link = Link::new("rabbitmq", config.timeout);
-        Ok(Self { config, server, exchange, routing_key, link })
+        Ok(Self { config, exchange, routing_key, link })
     }
 
     async fn connect(&self) -> Result<Broker, String> {
-        let opened = Broker::open(self.server.clone(), self.config.ca_file.as_deref()).await;
+        let opened = Broker::open(server(&self.config)?, self.config.ca_file.as_deref()).await;
         opened.map_err(|error| self.config.url.hidden_from(&error))
     }
 
@@ -112,6 +109,7 @@ impl AmqpSink {
         }
     }
 
+    /// The client does not tell the broker's version.
     async fn look(&self) -> Result<Probed, Fault> {
         let broker = self.link.get(|| self.connect()).await?;
         let lane = broker.lane(self.config.timeout / 2).await?;
@@ -122,12 +120,15 @@ impl AmqpSink {
                 Err(error) => probed.broken = Some(error.to_string()),
             }
         }
-        if broker.is_blocked() {
-            let warning = "the broker is short of memory or disk and takes no messages";
-            probed.warnings.push(warning.to_owned());
-        }
         Ok(probed)
     }
+}
+
+/// The address, with the password in plain text: read when it is needed and kept nowhere.
+fn server(config: &AmqpConfig) -> Result<AMQPUri, String> {
+    let wrong = "url is not one of AMQP; write amqp://user:password@host:5672/vhost, or amqps:// \
+                 for TLS";
+    config.url.reveal().parse().map_err(|_| wrong.to_owned())
 }
 
 /// What a confirm says. The broker returns a message that no queue takes, and then confirms it.
@@ -176,5 +177,27 @@ impl Sink for AmqpSink {
 impl Probe for AmqpSink {
     fn probe(&self) -> BoxFuture<'_, Probed> {
         Box::pin(probe::within(self.config.timeout, self.look()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rly_2_a_setting_that_is_wrong_is_named() {
+        let good = || AmqpConfig::new("amqp://me:hunter2@host/v");
+        AmqpSink::new(good()).expect("legal");
+        let mut wrong = [good(), good(), good(), good(), good()];
+        wrong[0].url = "http://me:hunter2@host".into();
+        wrong[1].exchange = "x".repeat(256);
+        wrong[2].routing_key = "{id}".to_owned();
+        wrong[3].ca_file = Some("ca.pem".into());
+        wrong[4].timeout = Duration::ZERO;
+        let names = ["url", "exchange", "routing_key", "ca_file", "timeout"];
+        for (config, name) in wrong.into_iter().zip(names) {
+            let error = AmqpSink::new(config).expect_err(name);
+            assert!(error.starts_with(name) && !error.contains("hunter2"), "{error}");
+        }
     }
 }

@@ -321,6 +321,24 @@ mod tests {
     }
 
     #[test]
+    fn rly_2_a_setting_that_is_wrong_is_named() {
+        let good = || NatsConfig::new("nats://me:hunter2@host:4222");
+        let sink = NatsSink::new(good()).expect("legal");
+        assert!(!format!("{sink:?}").contains("hunter2"), "{sink:?}");
+        let mut wrong = [good(), good(), good(), good(), good()];
+        wrong[0].url = "http://me:hunter2@host".into();
+        wrong[1].subject = "{id}".to_owned();
+        wrong[2].stream = Some("a\r\nb".to_owned());
+        wrong[3].timeout = Duration::ZERO;
+        (wrong[4].token, wrong[4].credentials_file) = (Some("t".into()), Some("f".into()));
+        let names = ["url", "subject", "stream", "timeout", "token"];
+        for (config, name) in wrong.into_iter().zip(names) {
+            let error = NatsSink::new(config).expect_err(name);
+            assert!(error.starts_with(name) && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
     fn x09_headers_that_give_orders_to_the_server_are_not_passed_on() {
         for name in ["Nats-Rollup", "nats-msg-id", "NATS-TTL", "ce-id", "Content-Type"] {
             assert!(is_owned(name), "{name}");

@@ -87,3 +87,8 @@ pub(crate) fn id_inside(event: &[u8]) -> String {
     let event: serde_json::Value = serde_json::from_slice(event).expect("an event");
     event["id"].as_str().expect("an id").to_owned()
 }
+
+/// Whether it is to be tried again and costs no attempt.
+pub(crate) fn is_free(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::RetryAfter { counted: false, .. })
+}

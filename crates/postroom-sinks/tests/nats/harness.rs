@@ -95,7 +95,7 @@ fn decode(message: StreamMessage) -> Stored {
         let value = values.first().expect("a value").to_string();
         let name: &str = name.as_ref();
         match name.strip_prefix("ce-") {
-            Some("datacontenttype") => stored.content_type = value,
+            Some("datacontenttype") => stored.content_type = decoded(&value),
             Some(attribute) => {
                 stored.attributes.insert(attribute.to_owned(), decoded(&value));
             }

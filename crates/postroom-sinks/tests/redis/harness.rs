@@ -17,7 +17,7 @@ pub(crate) struct RedisHarness(pub(crate) Place);
 impl RedisHarness {
     pub(crate) fn config(&self) -> RedisConfig {
         let mut config = RedisConfig::new(self.0.proxied());
-        config.stream = "{tenant}:{topic}".to_owned();
+        config.stream = "{tenant}:{aggregate_type}:{topic}".to_owned();
         config.events = CloudEvents::new("/shop");
         config
     }
@@ -90,7 +90,8 @@ impl SinkHarness for RedisHarness {
     }
 
     fn unsendable(&self) -> Vec<MessageBuilder> {
-        vec![Message::builder("no.tenant")]
+        let no_type = Message::builder("no.type").tenant_id(self.tenant());
+        vec![no_type, Message::builder("no.tenant")]
     }
 
     fn oversize(&self) -> Option<usize> {

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod harness;
+mod own;
 
 use harness::RedisHarness;
 

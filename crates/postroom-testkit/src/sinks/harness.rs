@@ -16,7 +16,8 @@ pub trait SinkHarness: Sized + Send + Sync + 'static {
     type Sink: Sink;
 
     /// A fresh place at a receiver that is shared with other tests. Messages with the harness's
-    /// [tenant](Self::tenant) go there, whatever their topic.
+    /// [tenant](Self::tenant) and the aggregate type `order` go there, whatever their topic. The
+    /// source of events is `/shop`.
     fn fresh() -> impl Future<Output = Self> + Send;
     /// A fresh place at a receiver of its own, which can be killed. Called on the test's thread.
     fn private() -> impl Future<Output = Self>;
@@ -32,7 +33,8 @@ pub trait SinkHarness: Sized + Send + Sync + 'static {
     fn stored(&self) -> impl Future<Output = Vec<Stored>> + Send;
     /// Whether the receiver keeps one of two messages with the same id.
     fn dedupes(&self) -> bool;
-    /// Messages of which the sink must say at once that they can never be sent. At least one.
+    /// Messages of which the sink must say at once that they can never be sent, at least one. The
+    /// first has the harness's tenant.
     fn unsendable(&self) -> Vec<MessageBuilder>;
     /// A payload that is too large for the receiver, if one fits into a test.
     fn oversize(&self) -> Option<usize>;
@@ -108,7 +110,8 @@ impl Stored {
 /// A message of the harness with every field that an event shows.
 pub(super) fn message<H: SinkHarness>(harness: &H, topic: &str) -> MessageBuilder {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    Message::builder(topic).tenant_id(harness.tenant()).occurred_at(time)
+    let message = Message::builder(topic).tenant_id(harness.tenant()).occurred_at(time);
+    message.aggregate_type("order")
 }
 
 /// A message whose payload is a number, on a key.

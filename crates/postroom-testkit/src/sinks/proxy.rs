@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 /// What becomes of the bytes.
@@ -36,6 +36,7 @@ pub struct Proxy {
     address: SocketAddr,
     upstream: String,
     orders: watch::Sender<Order>,
+    words: broadcast::Sender<Vec<u8>>,
     listening: Mutex<Option<JoinHandle<()>>>,
     /// Keeps the port while nobody listens on it.
     _port: TcpSocket,
@@ -51,8 +52,9 @@ impl Proxy {
         let port = socket((Ipv4Addr::LOCALHOST, 0).into());
         let address = port.local_addr().expect("it is bound");
         let (orders, _) = watch::channel(Order { traffic: Traffic::Passes, era: 0 });
-        let (upstream, listening) = (upstream.into(), Mutex::default());
-        let proxy = Self { address, upstream, orders, listening, _port: port };
+        let (upstream, words) = (upstream.into(), broadcast::Sender::new(16));
+        let listening = Mutex::default();
+        let proxy = Self { address, upstream, orders, words, listening, _port: port };
         *proxy.lock() = Some(proxy.listen());
         proxy
     }
@@ -89,9 +91,16 @@ impl Proxy {
         self.orders.send_modify(|order| order.era += 1);
     }
 
+    /// Says this to every client, as if its server had. Their servers should be silent meanwhile.
+    pub fn say(&self, words: impl Into<Vec<u8>>) {
+        // Nobody is connected, else.
+        let _ = self.words.send(words.into());
+    }
+
     fn listen(&self) -> JoinHandle<()> {
         let listener = socket(self.address).listen(1_024).expect("nobody else listens");
-        tokio::spawn(accept(listener, self.upstream.clone(), self.orders.subscribe()))
+        let (orders, words) = (self.orders.subscribe(), self.words.clone());
+        tokio::spawn(accept(listener, self.upstream.clone(), orders, words))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
@@ -117,14 +126,24 @@ fn socket(address: SocketAddr) -> TcpSocket {
     socket
 }
 
-async fn accept(listener: TcpListener, upstream: String, heard: watch::Receiver<Order>) {
+async fn accept(
+    listener: TcpListener,
+    upstream: String,
+    heard: watch::Receiver<Order>,
+    words: broadcast::Sender<Vec<u8>>,
+) {
     while let Ok((client, _)) = listener.accept().await {
         // A connection that ends, ends.
-        tokio::spawn(pass(client, upstream.clone(), heard.clone()));
+        tokio::spawn(pass(client, upstream.clone(), heard.clone(), words.subscribe()));
     }
 }
 
-async fn pass(client: TcpStream, upstream: String, mut heard: watch::Receiver<Order>) {
+async fn pass(
+    client: TcpStream,
+    upstream: String,
+    mut heard: watch::Receiver<Order>,
+    words: broadcast::Receiver<Vec<u8>>,
+) {
     let era = heard.borrow().era;
     let (mut in_one, mut in_other) = (heard.clone(), heard.clone());
     let both = async move {
@@ -135,8 +154,8 @@ async fn pass(client: TcpStream, upstream: String, mut heard: watch::Receiver<Or
         let (from_server, to_server) = server.into_split();
         // When one direction ends, both do.
         tokio::select! {
-            ended = pump(from_client, to_server, &mut in_one, false) => ended,
-            ended = pump(from_server, to_client, &mut in_other, true) => ended,
+            ended = pump(from_client, to_server, &mut in_one, None) => ended,
+            ended = pump(from_server, to_client, &mut in_other, Some(words)) => ended,
         }
     };
     tokio::select! {
@@ -149,19 +168,37 @@ async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     heard: &mut watch::Receiver<Order>,
-    answers: bool,
+    mut words: Option<broadcast::Receiver<Vec<u8>>>,
 ) -> Result<()> {
     let mut buffer = vec![0; 65_536];
     loop {
-        let read = from.read(&mut buffer).await?;
+        let read = tokio::select! {
+            read = from.read(&mut buffer) => read?,
+            words = next(&mut words) => {
+                to.write_all(&words).await?;
+                continue;
+            }
+        };
         if read == 0 {
             return Ok(());
         }
         let thawed = heard.wait_for(|order| order.traffic != Traffic::Frozen).await;
         let Ok(traffic) = thawed.map(|order| order.traffic) else { return Ok(()) };
-        if !(answers && traffic == Traffic::AnswersLost) {
+        let is_answer = words.is_some();
+        if !(is_answer && traffic == Traffic::AnswersLost) {
             to.write_all(&buffer[..read]).await?;
         }
+    }
+}
+
+/// What the proxy says itself, where there are answers.
+async fn next(words: &mut Option<broadcast::Receiver<Vec<u8>>>) -> Vec<u8> {
+    match words {
+        Some(words) => match words.recv().await {
+            Ok(words) => words,
+            Err(_) => std::future::pending().await,
+        },
+        None => std::future::pending().await,
     }
 }
 
