@@ -26,9 +26,9 @@ pub struct HttpConfig {
     pub mode: Mode,
     /// The events.
     pub events: CloudEvents,
-    /// The secrets that sign, as in Standard Webhooks: `whsec_` and 24 to 64 bytes of base64. All of
-    /// them sign each request. To change one, add the new one, tell it to the receiver, and take the
-    /// old one away. Default: none, and nothing is signed.
+    /// The secrets that sign, as in Standard Webhooks: `whsec_` and 24 to 64 bytes of base64. All
+    /// of them sign each request. To change one, add the new one, tell it to the receiver, and take
+    /// the old one away. Default: none, and nothing is signed.
     pub secrets: Vec<Secret>,
     /// Headers that every request has, such as `authorization`. They go before headers of messages.
     pub headers: Vec<(String, Secret)>,
@@ -41,7 +41,7 @@ pub struct HttpConfig {
     /// logged. Receivers like to repeat what they were sent. Default: no.
     pub show_answers: bool,
     /// Addresses that may be connected to although they are not public, such as `10.0.0.0/8`. An
-    /// address from which clouds give out credentials is opened only by a range of that one address.
+    /// address at which clouds give out credentials is opened only by a range of that one address.
     pub allow: Vec<IpNet>,
     /// Addresses that are never connected to. This goes before `allow`.
     pub deny: Vec<IpNet>,
@@ -190,35 +190,13 @@ mod tests {
 
     #[test]
     fn x06_every_spelling_of_an_address_that_is_not_public_is_refused() {
-        let hosts = [
-            "127.0.0.1",
-            "2130706433",
-            "0x7f000001",
-            "017700000001",
-            "127.1",
-            "0x7f.1",
-            "0177.0.0.1",
-            "127.0.0.1.",
-            "%31%32%37.0.0.1",
-            "１２７.0.0.1",
-            "0",
-            "0.0.0.0",
-            "10.0.0.1",
-            "169.254.169.254",
-            "0xa9fea9fe",
-            "2852039166",
-            "[::1]",
-            "[::]",
-            "[::ffff:127.0.0.1]",
-            "[::ffff:7f00:1]",
-            "[0:0:0:0:0:ffff:a9fe:a9fe]",
-            "[::127.0.0.1]",
-            "[64:ff9b::7f00:1]",
-            "[2002:7f00:1::]",
-            "[fe80::1]",
-            "[fd00:ec2::254]",
-        ];
-        for host in hosts {
+        let hosts = "
+            127.0.0.1 2130706433 0x7f000001 017700000001 127.1 0x7f.1 0177.0.0.1 127.0.0.1.
+            %31%32%37.0.0.1 １２７.0.0.1 0 0.0.0.0 10.0.0.1 169.254.169.254 0xa9fea9fe 2852039166
+            [::1] [::] [::ffff:127.0.0.1] [::ffff:7f00:1] [0:0:0:0:0:ffff:a9fe:a9fe]
+            [::127.0.0.1] [64:ff9b::7f00:1] [2002:7f00:1::] [fe80::1] [fd00:ec2::254]
+        ";
+        for host in hosts.split_whitespace() {
             let error = refused(&HttpConfig::new(format!("https://{host}/")));
             assert!(error.contains("not a public address"), "{host}: {error}");
         }

@@ -37,8 +37,8 @@ const REST_OF_ANSWER: Duration = Duration::from_secs(1);
 
 /// Sends each message to one URL.
 ///
-/// Done means that the receiver answered with a 2xx status. The header `webhook-id` is the id of the
-/// message, the same each time it is sent.
+/// Done means that the receiver answered with a 2xx status. The header `webhook-id` is the id of
+/// the message, the same each time it is sent.
 pub struct HttpSink {
     target: Target,
     client: Client,

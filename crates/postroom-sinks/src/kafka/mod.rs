@@ -29,8 +29,8 @@ const RECOVERY: Duration = Duration::from_millis(500);
 /// Produces each message as a record and waits until all replicas that are in sync have it.
 ///
 /// The key of the record is the ordering key, and its partition is the one that Java's producer
-/// would choose. Attributes of the event are headers `ce_<attribute>`, and `content-type` is that of
-/// the payload. Headers of the message keep their names, except `ce_…` and `content-type`, which
+/// would choose. Attributes of the event are headers `ce_<attribute>`, and `content-type` is that
+/// of the payload. Headers of the message keep their names, except `ce_…` and `content-type`, which
 /// belong to the event: these are not sent. The producer is idempotent, so that a retry inside the
 /// client is stored once; a message that comes again after a failure or a restart is stored again,
 /// with the same `ce_id`.
