@@ -82,7 +82,8 @@ fn topics(path: &Path, count: usize) -> Vec<String> {
     loop {
         let lines = std::fs::read_to_string(path).unwrap_or_default();
         let events = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let mut topics: Vec<_> = events.map(|e| e["type"].as_str().unwrap().to_owned()).collect();
+        let topic = |event: Value| event["type"].as_str().expect("a type").to_owned();
+        let mut topics: Vec<_> = events.map(topic).collect();
         if topics.len() >= count {
             topics.sort();
             return topics;
@@ -228,6 +229,7 @@ sink = "fine"
         assert!(run(folder, &["enqueue", "fine", "--payload", "{}"]).status.success());
     }
     topics(&folder.join("fine.jsonl"), 20);
-    let stats: Value = serde_json::from_slice(&run(folder, &["stats", "--json"]).stdout).unwrap();
+    let stats = run(folder, &["stats", "--json"]).stdout;
+    let stats: Value = serde_json::from_slice(&stats).expect("JSON");
     assert_eq!(stats["failed"], 0, "they came only when requests to the other had ended: {stats}");
 }

@@ -16,7 +16,8 @@ use crate::cloud_event::CloudEvents;
 use crate::probe::{Probe, Probed};
 use crate::stdout::lines;
 
-/// Appends each message as a CloudEvents JSON object, one a line, to a file, and waits for the disk.
+/// Appends each message as a CloudEvents JSON object, one a line, to a file, and waits for the
+/// disk.
 ///
 /// The file may be moved away at any time, as `logrotate` does: a new one is begun. A line that a
 /// crash has cut is left as it is, and the next one begins on a line of its own. Several processes

@@ -67,8 +67,8 @@ impl RedisConfig {
 /// Adds each message to a stream (`XADD`), and waits for the answer.
 ///
 /// Redis does not recognise a message that comes again: the id is in the field `ce_id`, or in the
-/// event, for whoever reads. What "stored" is worth is a matter of the server's `appendfsync` and of
-/// its replicas. The fields of an entry:
+/// event, for whoever reads. What "stored" is worth is a matter of the server's `appendfsync` and
+/// of its replicas. The fields of an entry:
 ///
 /// | field | binary | structured |
 /// |---|---|---|

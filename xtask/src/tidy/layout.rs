@@ -21,11 +21,12 @@ const ROOT_FILES: [&str; 14] = [
     ".gitignore",
 ];
 
-const ROOT_FOLDERS: [&str; 11] = [
+const ROOT_FOLDERS: [&str; 12] = [
     "crates",
     "examples",
     "docs",
     "benches",
+    "servers",
     "xtask",
     "deploy",
     ".cargo",

@@ -32,8 +32,8 @@ const RECOVERY: Duration = Duration::from_secs(1);
 /// RabbitMQ does not recognise a message that comes again: its id is the property `message-id`, for
 /// whoever reads. A message that no queue takes is refused for good. Attributes of the event are
 /// headers `cloudEvents_<attribute>`, and the type of the payload is the property `content-type`;
-/// the properties `type`, `app-id`, `timestamp` and `correlation-id` are set as well. Headers of the
-/// message keep their names, except `CC` and `BCC`, which would route it elsewhere, and
+/// the properties `type`, `app-id`, `timestamp` and `correlation-id` are set as well. Headers of
+/// the message keep their names, except `CC` and `BCC`, which would route it elsewhere, and
 /// `cloudEvents_…` and `cloudEvents:…`, which belong to the event: these are not sent.
 #[derive(Debug)]
 pub struct AmqpSink {
