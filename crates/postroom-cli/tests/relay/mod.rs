@@ -173,7 +173,7 @@ impl Drop for Relays {
         if std::thread::panicking() {
             let logs = self.logs();
             let tail: Vec<_> = logs.lines().rev().take(60).collect();
-            eprintln!("the last of what the relays logged, newest first:\n{}", tail.join("\n"));
+            println!("the last of what the relays logged, newest first:\n{}", tail.join("\n"));
         }
     }
 }

@@ -36,8 +36,8 @@ const RECOVERY: Duration = Duration::from_secs(1);
 /// The message id is the `Nats-Msg-Id`, by which a stream recognises a message that comes again
 /// within its duplicate window. Attributes of the event are headers `ce-<attribute>`, also
 /// `ce-datacontenttype`; in structured mode `Content-Type` says that the payload is the whole
-/// event. Headers of the message keep their names, except `Nats-…`, which are orders to the server, and
-/// `ce-…` and `Content-Type`, which belong to the event: these are not sent.
+/// event. Headers of the message keep their names, except `Nats-…`, which are orders to the server,
+/// and `ce-…` and `Content-Type`, which belong to the event: these are not sent.
 #[derive(Debug)]
 pub struct NatsSink {
     config: NatsConfig,
