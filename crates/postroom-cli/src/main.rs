@@ -8,6 +8,7 @@
 mod args;
 mod commands;
 mod failure;
+mod import;
 mod payload;
 mod render;
 mod store;

@@ -1,5 +1,6 @@
 //! The command line, as clap reads it.
 
+mod import;
 mod values;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use postroom::{IdempotencyKey, MessageId, Topic};
 
+pub(crate) use import::{Import, Rows};
 pub(crate) use values::{ColorWhen, QueueName, StatusName};
 use values::{aggregate, duration, pair, time, topic};
 
@@ -122,6 +124,8 @@ pub(crate) enum Command {
     Resume(Resume),
     /// List what is paused
     Pauses,
+    /// Import the rows of an existing outbox table
+    Import(Import),
     /// Print a script that completes commands in your shell
     Completions {
         /// Which shell

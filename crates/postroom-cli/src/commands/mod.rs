@@ -1,6 +1,7 @@
 //! The commands: each takes its arguments and a store, and gives back what to print.
 
 mod enqueue;
+mod import;
 mod letters;
 mod list;
 mod migrate;
@@ -65,6 +66,7 @@ async fn perform(
         Command::Migrate(_) => migrate::run(target, json).await,
         Command::Roles(args) => roles::print(args, target, json),
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
+        Command::Import(args) => import::run(&args, target, json).await,
         Command::Stats => stats::run(target, json, screen).await,
         Command::Up(args) => up::run(&args, target).await,
         // Needs no database and was run before.
