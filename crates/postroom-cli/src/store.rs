@@ -54,6 +54,15 @@ impl Target {
         &self.url
     }
 
+    pub(crate) fn config(&self) -> &StoreConfig {
+        &self.config
+    }
+
+    /// Schema and prefix, checked to be plain names.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (&self.config.schema, &self.config.prefix)
+    }
+
     pub(crate) fn queue(&self) -> Queue {
         self.config.queue
     }

@@ -1,5 +1,6 @@
 //! The command line, as clap reads it.
 
+mod doctor;
 mod import;
 mod values;
 
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use postroom::{IdempotencyKey, MessageId, Topic};
 
+pub(crate) use doctor::Doctor;
 pub(crate) use import::{Import, Rows};
 pub(crate) use values::{ColorWhen, QueueName, StatusName};
 use values::{aggregate, duration, pair, time, topic};
@@ -126,6 +128,8 @@ pub(crate) enum Command {
     Pauses,
     /// Import the rows of an existing outbox table
     Import(Import),
+    /// Look for what is wrong with the database, and say what mends it
+    Doctor(Doctor),
     /// Print a script that completes commands in your shell
     Completions {
         /// Which shell

@@ -1,5 +1,6 @@
 //! The commands: each takes its arguments and a store, and gives back what to print.
 
+mod doctor;
 mod enqueue;
 mod import;
 mod letters;
@@ -67,6 +68,7 @@ async fn perform(
         Command::Roles(args) => roles::print(args, target, json),
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
         Command::Import(args) => import::run(&args, target, json).await,
+        Command::Doctor(args) => doctor::run(&args, target, json, screen).await,
         Command::Stats => stats::run(target, json, screen).await,
         Command::Up(args) => up::run(&args, target).await,
         // Needs no database and was run before.

@@ -243,8 +243,9 @@ async fn pub_6_a_rival_with_the_same_id_that_the_snapshot_can_not_see_is_seen() 
         conn.execute("select count(*) from business").await.expect("takes the snapshot");
         let unkeyed = || Message::builder("t").payload("{}").id(MessageId::new());
         let keyed = unkeyed().idempotency_key(Uuid::new_v4());
-        for message in [unkeyed(), keyed].map(|message| message.build().expect("legal")) {
-            outbox.publish(message.clone()).await.expect("the rival commits");
+        let messages = [unkeyed(), keyed].map(|message| message.build().expect("legal"));
+        outbox.publish_all(messages.clone()).await.expect("the rival commits");
+        for message in messages {
             let second = outbox.publish_in(&mut conn, message.clone()).await.expect("a duplicate");
             let answer = (second.id, second.already_existed, second.same_content);
             assert_eq!(answer, (message.id(), true, true), "{isolation}");
