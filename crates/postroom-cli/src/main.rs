@@ -6,6 +6,7 @@
 #![expect(clippy::print_stderr, reason = "a command line talks to the person who called it")]
 
 mod args;
+mod bench;
 mod commands;
 mod doctor;
 mod failure;

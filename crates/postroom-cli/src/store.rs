@@ -54,6 +54,18 @@ impl Target {
         &self.url
     }
 
+    /// Other tables, of another database if a URL is given.
+    pub(crate) fn renamed(&self, url: Option<&str>, schema: &str) -> Result<Self, Failure> {
+        let config = StoreConfig {
+            schema: schema.to_owned(),
+            prefix: String::new(),
+            queue: Queue::Outbox,
+            ..self.config.clone()
+        };
+        let url = url.map_or_else(|| Ok(self.url.clone()), Url::parse)?;
+        Ok(Self { url, config })
+    }
+
     pub(crate) fn config(&self) -> &StoreConfig {
         &self.config
     }

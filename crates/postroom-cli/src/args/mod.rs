@@ -1,5 +1,6 @@
 //! The command line, as clap reads it.
 
+mod bench;
 mod doctor;
 mod import;
 mod values;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use postroom::{IdempotencyKey, MessageId, Topic};
 
+pub(crate) use bench::Bench;
 pub(crate) use doctor::Doctor;
 pub(crate) use import::{Import, Rows};
 pub(crate) use values::{ColorWhen, QueueName, StatusName};
@@ -130,6 +132,8 @@ pub(crate) enum Command {
     Import(Import),
     /// Look for what is wrong with the database, and say what mends it
     Doctor(Doctor),
+    /// Measure how fast this database publishes and delivers
+    Bench(Bench),
     /// Print a script that completes commands in your shell
     Completions {
         /// Which shell

@@ -1,5 +1,6 @@
 //! The commands: each takes its arguments and a store, and gives back what to print.
 
+mod bench;
 mod doctor;
 mod enqueue;
 mod import;
@@ -69,6 +70,7 @@ async fn perform(
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
         Command::Import(args) => import::run(&args, target, json).await,
         Command::Doctor(args) => doctor::run(&args, target, json, screen).await,
+        Command::Bench(args) => bench::run(&args, target, json).await,
         Command::Stats => stats::run(target, json, screen).await,
         Command::Up(args) => up::run(&args, target).await,
         // Needs no database and was run before.

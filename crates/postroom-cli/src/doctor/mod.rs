@@ -147,27 +147,21 @@ async fn connect<C: Connection>(target: &Target) -> Result<C, Failure> {
 }
 
 /// What `check_schema` says.
-async fn schema_version(target: &Target) -> Finding {
+async fn schema_version(target: &Target) -> Result<Finding, Failure> {
     let check = "schema version";
-    let opened = match target.open(Access::Migrate).await {
-        Ok(store) => {
-            let checked = store.admin().check_schema().await;
-            store.close().await;
-            checked.map_err(|error| error.to_string())
-        }
-        Err(failure) => Err(failure.render(false)),
+    let store = target.open(Access::Migrate).await?;
+    let checked = store.admin().check_schema().await;
+    store.close().await;
+    let Err(error) = checked else {
+        return Ok(Finding::ok(check, "fits this version of Postroom"));
     };
-    match opened {
-        Ok(()) => Finding::ok(check, "fits this version of Postroom"),
-        Err(problem) => {
-            let what = problem.split("; run").next().unwrap_or(&problem).to_owned();
-            let finding = Finding::problem(check, what);
-            match problem.contains("postroom migrate") {
-                true => finding.command("postroom migrate"),
-                false => finding.why(problem),
-            }
-        }
-    }
+    let problem = error.to_string();
+    let (what, next) = problem.split_once("; ").unwrap_or((&problem, ""));
+    let finding = Finding::problem(check, what);
+    Ok(match next.contains("postroom migrate") {
+        true => finding.command("postroom migrate"),
+        false => finding.why(next),
+    })
 }
 
 /// How far the host's clock is from the database's. `before` was read before the database was

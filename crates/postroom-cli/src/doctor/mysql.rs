@@ -18,7 +18,7 @@ pub(super) async fn examine(target: &Target, args: &args::Doctor) -> Result<Vec<
     let conn = &mut conn;
     let mut findings = Vec::new();
     add(&mut findings, "server", server(conn).await);
-    let version = super::schema_version(target).await;
+    let version = super::schema_version(target).await?;
     let has_schema = version.level == super::Level::Ok;
     findings.push(version);
     if has_schema {

@@ -24,7 +24,7 @@ pub(super) async fn examine(target: &Target, args: &args::Doctor) -> Result<Vec<
     let conn = &mut conn;
     let mut findings = Vec::new();
     add(&mut findings, "server", server(conn).await);
-    let version = super::schema_version(target).await;
+    let version = super::schema_version(target).await?;
     let has_schema = version.level == super::Level::Ok;
     findings.push(version);
     if has_schema {
@@ -362,7 +362,9 @@ async fn transaction_ids(conn: &mut PgConnection) -> sqlx::Result<Vec<Finding>> 
     let why = "at 2 billion the database stops taking writes";
     Ok(vec![match age {
         ..1_000_000_000 => Finding::ok("transaction ids", what),
-        ..1_500_000_000 => Finding::warning("transaction ids", what).why(why).sql("vacuum freeze"),
+        1_000_000_000..1_500_000_000 => {
+            Finding::warning("transaction ids", what).why(why).sql("vacuum freeze")
+        }
         _ => Finding::problem("transaction ids", what).why(why).sql("vacuum freeze"),
     }])
 }

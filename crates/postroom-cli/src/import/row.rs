@@ -159,8 +159,11 @@ impl OldRow {
     }
 
     fn texts(&self, mut message: MessageBuilder) -> MessageBuilder {
-        let setters: [(Field, fn(MessageBuilder, String) -> MessageBuilder); 6] = [
-            (Field::AggregateType, MessageBuilder::aggregate_type),
+        let setters = [
+            (
+                Field::AggregateType,
+                MessageBuilder::aggregate_type as fn(MessageBuilder, String) -> MessageBuilder,
+            ),
             (Field::AggregateId, MessageBuilder::aggregate_id),
             (Field::OrderingKey, MessageBuilder::ordering_key),
             (Field::Tenant, MessageBuilder::tenant_id),

@@ -1,9 +1,7 @@
 //! `postroom import` on MySQL and MariaDB. Needs a server: `cargo xtask test` starts one.
 
-mod old_tables;
-mod world;
-
-use world::Kind::MySql;
+use crate::old_tables;
+use crate::world::Kind::MySql;
 
 #[test]
 fn sch_4_outbox_messages_keep_every_field() {

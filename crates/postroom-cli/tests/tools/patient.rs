@@ -84,7 +84,7 @@ pub(crate) fn names_are_those_that_are_configured(kind: Kind) {
     };
     world.sql(&format!("drop table {table}"));
     let found = problems(findings(&world, &options));
-    let whats: Vec<_> = found.iter().map(|found| found["what"].as_str().unwrap()).collect();
+    let whats: Vec<_> = found.iter().map(|found| found["what"].as_str().expect("a text")).collect();
     assert!(whats[0].contains("eu_outbox_halt is missing"), "{found:#?}");
     found.iter().for_each(|finding| follow(&world, finding));
     assert_eq!(problems(findings(&world, &options)), Vec::<Value>::new());

@@ -1,9 +1,7 @@
 //! `postroom import` on SQLite.
 
-mod old_tables;
-mod world;
-
-use world::Kind::Sqlite;
+use crate::old_tables;
+use crate::world::Kind::Sqlite;
 
 #[test]
 fn sch_4_outbox_messages_keep_every_field() {

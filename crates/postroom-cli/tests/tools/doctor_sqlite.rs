@@ -1,13 +1,10 @@
 //! `postroom doctor` on SQLite.
 
-mod patient;
-mod world;
-
 use std::os::unix::fs::FileExt as _;
 
-use patient::{complaint, follow, heals};
+use crate::patient::{self, complaint, follow, heals};
+use crate::world::{Kind::Sqlite, World};
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
-use world::{Kind::Sqlite, World};
 
 #[test]
 fn cli_1_a_healthy_database_has_no_problem() {

@@ -225,7 +225,9 @@ pub(crate) fn bad_rows_do_not_stop_the_others(kind: Kind) {
         assert_eq!(figures, expected.each_ref(), "{report:#}");
         let reasons = report["refusals"].as_array().expect("a list").iter();
         let mut reasons: Vec<_> = reasons
-            .map(|one| (one["id"].as_str().unwrap(), one["reason"].as_str().unwrap()))
+            .map(|one| {
+                (one["id"].as_str().expect("a text"), one["reason"].as_str().expect("a text"))
+            })
             .collect();
         reasons.sort_unstable();
         assert_eq!(reasons[0].0, "00000000-0000-4000-8000-000000000002");

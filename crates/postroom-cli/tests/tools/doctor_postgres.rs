@@ -1,11 +1,8 @@
 //! `postroom doctor` on PostgreSQL. Needs a server: `cargo xtask test` starts one.
 
-mod patient;
-mod world;
-
-use patient::{complaint, complaints, follow, heals};
+use crate::patient::{self, complaint, complaints, follow, heals};
+use crate::world::{Kind::Postgres, World};
 use sqlx::{Connection as _, Executor as _, PgConnection};
-use world::{Kind::Postgres, World};
 
 #[test]
 fn cli_1_a_healthy_database_has_no_problem() {

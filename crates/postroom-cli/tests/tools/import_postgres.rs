@@ -1,9 +1,7 @@
 //! `postroom import` on PostgreSQL. Needs a server: `cargo xtask test` starts one.
 
-mod old_tables;
-mod world;
-
-use world::Kind::Postgres;
+use crate::old_tables;
+use crate::world::Kind::Postgres;
 
 #[test]
 fn sch_4_outbox_messages_keep_every_field() {

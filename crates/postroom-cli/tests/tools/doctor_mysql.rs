@@ -1,11 +1,8 @@
 //! `postroom doctor` on MySQL and MariaDB. Needs a server: `cargo xtask test` starts one.
 
-mod patient;
-mod world;
-
-use patient::{complaint, follow, heals};
+use crate::patient::{self, complaint, follow, heals};
+use crate::world::{Kind::MySql, World};
 use sqlx::{Connection as _, Executor as _, MySqlConnection};
-use world::{Kind::MySql, World};
 
 #[test]
 fn cli_1_a_healthy_database_has_no_problem() {
@@ -80,8 +77,11 @@ fn sch_6_missing_rights_are_found_and_mended() {
         "create user {user}@'%' identified by 'pw'; grant {role} to {user}@'%'; \
          set default role {role} for {user}@'%'"
     ));
-    let (_, place) =
-        world.url().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (_, place) = world
+        .url()
+        .split_once('@')
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .expect("there is one");
     let url = format!("--url=mysql://{user}:pw@{place}");
     let options = [url.as_str()];
     assert_eq!(complaint(&world, &options, "rights", ""), None);
@@ -101,7 +101,10 @@ fn sch_6_missing_rights_are_found_and_mended() {
     let unseen = "procedure postroom_outbox_run_claim is missing";
     world.sql(&format!("revoke execute on procedure postroom_outbox_run_claim from {role}"));
     let found = complaint(&world, &options, "schema", unseen).expect("found");
-    assert!(found["why"].as_str().unwrap().contains("this account may not see it"), "{found:#}");
+    assert!(
+        found["why"].as_str().expect("there is one").contains("this account may not see it"),
+        "{found:#}"
+    );
     world.sql(&format!("drop user {user}@'%'; drop role {role}, {}", names.join(", ")));
 }
 
