@@ -91,6 +91,16 @@ pub(crate) fn keys_and_tenants_are_kept(kind: Kind) {
         ("3".to_owned(), Value::Null, true),
     ];
     assert_eq!(seen, expected);
+
+    // One key for two different things: nothing is lost in silence.
+    let again = "insert into outbox_messages (id, tenant_id, event_type, payload, idempotency_key) \
+        values (6, 'acme', 'task.other', '{}', 'aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa')";
+    world.sql(again);
+    let ran = world.run(&["import", "--from=OutboxMessages"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("refused 6: message "), "{ran:?}");
+    assert!(ran.stderr.contains("has its key and says something else"), "{ran:?}");
+    assert_eq!(world.messages(), 3);
 }
 
 pub(crate) fn outbox_event_keeps_every_field(kind: Kind) {
