@@ -6,9 +6,12 @@
 #![expect(clippy::print_stderr, reason = "a command line talks to the person who called it")]
 
 mod args;
+mod bench;
 mod commands;
 mod config;
+mod doctor;
 mod failure;
+mod import;
 mod payload;
 mod render;
 mod store;

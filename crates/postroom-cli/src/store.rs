@@ -58,6 +58,27 @@ impl Target {
         &self.url
     }
 
+    /// Other tables, of another database if a URL is given.
+    pub(crate) fn renamed(&self, url: Option<&str>, schema: &str) -> Result<Self, Failure> {
+        let config = StoreConfig {
+            schema: schema.to_owned(),
+            prefix: String::new(),
+            queue: Queue::Outbox,
+            ..self.config.clone()
+        };
+        let url = url.map_or_else(|| Ok(self.url.clone()), Url::parse)?;
+        Ok(Self { url, config })
+    }
+
+    pub(crate) fn config(&self) -> &StoreConfig {
+        &self.config
+    }
+
+    /// Schema and prefix, checked to be plain names.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (&self.config.schema, &self.config.prefix)
+    }
+
     pub(crate) fn queue(&self) -> Queue {
         self.config.queue
     }
@@ -161,10 +182,22 @@ impl fmt::Display for Target {
     }
 }
 
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Commit,
+    /// After the database has said what it would do.
+    Rollback,
+}
+
+type PublishAll =
+    Box<dyn Fn(Vec<Message>, Ending) -> BoxFuture<'static, postroom::Result<Vec<Published>>>>;
+
 /// A store of whatever kind.
 pub(crate) struct OpenStore {
     admin: Arc<dyn AdminStore>,
     enqueue: Box<dyn Fn(Message) -> BoxFuture<'static, postroom::Result<Published>>>,
+    publish_all: PublishAll,
     close: BoxFuture<'static, ()>,
 }
 
@@ -190,12 +223,17 @@ impl OpenStore {
     {
         let store = Arc::new(store);
         let outbox = Outbox::<S>::new(Arc::clone(&store));
+        let same = outbox.clone();
         Self {
             admin: store,
             close: Box::pin(close),
             enqueue: Box::new(move |message| {
                 let outbox = outbox.clone();
                 Box::pin(async move { outbox.publish(message).await })
+            }),
+            publish_all: Box::new(move |messages, ending| {
+                let outbox = same.clone();
+                Box::pin(async move { publish_all(&outbox, messages, ending).await })
             }),
         }
     }
@@ -214,8 +252,34 @@ impl OpenStore {
         (self.enqueue)(message).await
     }
 
+    /// Writes messages in one transaction, or finds out what writing them would do.
+    pub(crate) async fn publish_all(
+        &self,
+        messages: Vec<Message>,
+        ending: Ending,
+    ) -> postroom::Result<Vec<Published>> {
+        (self.publish_all)(messages, ending).await
+    }
+
     /// Ends it well: other processes are told of what was written, before this one is gone.
     pub(crate) async fn close(self) {
         self.close.await;
     }
+}
+
+async fn publish_all<S: TransactionalStore>(
+    outbox: &Outbox<S>,
+    messages: Vec<Message>,
+    ending: Ending,
+) -> postroom::Result<Vec<Published>> {
+    if ending == Ending::Commit {
+        return outbox.publish_all(messages).await;
+    }
+    let mut tx = outbox.begin().await?;
+    for message in messages {
+        tx.publish(message)?;
+    }
+    let published = tx.flush().await.map(<[_]>::to_vec);
+    tx.rollback().await?;
+    published
 }

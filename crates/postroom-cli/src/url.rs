@@ -48,6 +48,27 @@ impl Url {
         (path != ":memory:" && !path.is_empty()).then_some(path)
     }
 
+    /// Whether the database is on this host: a file, a socket or a loopback address.
+    pub(crate) fn is_local(&self) -> bool {
+        if self.kind == Kind::Sqlite {
+            return true;
+        }
+        let (_, rest) = self.raw.split_once("://").unwrap_or_default();
+        let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        // Parameters may name another host.
+        if parameters.contains("host") || parameters.contains("socket") {
+            return false;
+        }
+        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+        let place = place.split('/').next().unwrap_or_default();
+        let host = match place.strip_prefix('[') {
+            Some(literal) => literal.split(']').next().unwrap_or_default(),
+            None => place.split(':').next().unwrap_or_default(),
+        };
+        let is_loopback = |address: std::net::IpAddr| address.is_loopback();
+        host == "localhost" || host.parse().is_ok_and(is_loopback)
+    }
+
     /// For people: without passwords.
     pub(crate) fn shown(&self) -> String {
         masked(&self.raw)
@@ -124,6 +145,29 @@ mod tests {
         assert_eq!(file("sqlite:///var/a.db?mode=rw").as_deref(), Some("/var/a.db"));
         assert_eq!(file("sqlite::memory:"), None);
         assert_eq!(file("postgres://h/d"), None);
+    }
+
+    #[test]
+    fn only_loopback_is_this_host() {
+        let is_local = |url: &str| Url::parse(url).expect(url).is_local();
+        for url in [
+            "sqlite:a.db",
+            "postgres://localhost/app",
+            "postgres://app:p@ss@127.0.0.1:5432/app",
+            "mysql://root@[::1]:3306/app",
+        ] {
+            assert!(is_local(url), "{url}");
+        }
+        for url in [
+            "postgres://db/app",
+            "postgres://localhost@db.example/app",
+            "postgres://localhost.example/app",
+            "postgres://127.0.0.1@10.0.0.7/app",
+            "postgres://localhost/app?host=db.example",
+            "mysql://127.0.0.1.example:3306/app",
+        ] {
+            assert!(!is_local(url), "{url}");
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The command line, as clap reads it.
 
+mod bench;
+mod doctor;
+mod import;
 mod relay;
 mod values;
 
@@ -9,6 +12,9 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use postroom::{IdempotencyKey, MessageId, Topic};
 
+pub(crate) use bench::Bench;
+pub(crate) use doctor::Doctor;
+pub(crate) use import::{Import, Rows};
 pub(crate) use relay::{Config, ConfigAction, ConfigCheck, Up};
 pub(crate) use values::duration;
 pub(crate) use values::{ColorWhen, QueueName, StatusName};
@@ -126,6 +132,12 @@ pub(crate) enum Command {
     Resume(Resume),
     /// List what is paused
     Pauses,
+    /// Import the rows of an existing outbox table
+    Import(Import),
+    /// Look for what is wrong with the database, and say what mends it
+    Doctor(Doctor),
+    /// Measure how fast this database publishes and delivers
+    Bench(Bench),
     /// Print a script that completes commands in your shell
     Completions {
         /// Which shell

@@ -1,7 +1,10 @@
 //! The commands: each takes its arguments and a store, and gives back what to print.
 
+mod bench;
 mod config;
+mod doctor;
 mod enqueue;
+mod import;
 mod letters;
 mod list;
 mod migrate;
@@ -69,6 +72,9 @@ async fn perform(
         Command::Migrate(_) => migrate::run(target, json).await,
         Command::Roles(args) => roles::print(args, target, json),
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
+        Command::Import(args) => import::run(&args, target, json).await,
+        Command::Doctor(args) => doctor::run(&args, target, json, screen).await,
+        Command::Bench(args) => bench::run(&args, target, json).await,
         Command::Stats => stats::run(target, json, screen).await,
         Command::Up(args) => up::run(&args, target).await,
         // These need no database and were run before.

@@ -40,6 +40,8 @@ impl Screen {
 pub(crate) mod style {
     use clap::builder::styling::{AnsiColor, Style};
 
+    pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+    pub(crate) const MIND: Style = AnsiColor::Yellow.on_default().bold();
     pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
     pub(crate) const HEAD: Style = Style::new().bold();
     pub(crate) const DIM: Style = Style::new().dimmed();

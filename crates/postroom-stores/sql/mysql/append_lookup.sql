@@ -1,12 +1,14 @@
 -- What is there already, for messages that were not written: [["id", "key or null"], ...].
 -- Locking, so that it sees winners that committed after the caller's snapshot. A message without a
 -- place, or a key without a message that was never there, is what a cancelled append of this
--- transaction left behind.
+-- transaction left behind. The places are read as the caller's snapshot has them: a message that is
+-- not in it is another transaction's, whose places it can not have either.
 select
     taken.message_id as key_message_id,
     taken.content_hash as key_content,
     taken.settled_at as key_settled_at,
-    exists (select 1 from postroom_outbox_queue as queue where queue.seq = there.seq)
+    not exists (select 1 from postroom_outbox_message as seen where seen.seq = there.seq)
+        or exists (select 1 from postroom_outbox_queue as queue where queue.seq = there.seq)
         or exists (select 1 from postroom_outbox_ordered as queue where queue.seq = there.seq)
         or exists (select 1 from postroom_outbox_parked as parked where parked.seq = there.seq)
         or exists (select 1 from postroom_outbox_settled as settled where settled.seq = there.seq)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postroom_core::store::{Claim, Store, StoreTransaction, TransactionalStore};
 use postroom_core::{
-    ErrorKind, Inbox, Join, Message, MessageBuilder, Once, Outbox, OwnerToken, Published,
+    ErrorKind, Inbox, Join, Message, MessageBuilder, MessageId, Once, Outbox, OwnerToken, Published,
 };
 use postroom_stores::MySqlStore;
 use postroom_stores::mysql::MySqlTx;
@@ -226,6 +226,33 @@ async fn pub_6_a_rival_that_the_snapshot_can_not_see_is_seen() {
         conn.execute("commit").await.expect("commits");
     }
     assert_eq!(ready(&my).await, 3);
+    my.finish().await;
+}
+
+/// The same message by its id, with a key and without one: what the caller's snapshot has no place
+/// of is not half of something that the caller began.
+#[tokio::test]
+async fn pub_6_a_rival_with_the_same_id_that_the_snapshot_can_not_see_is_seen() {
+    let my = My::on_database_time().await;
+    let outbox = Outbox::new(my.store());
+    for isolation in ["repeatable read", "serializable", "read committed"] {
+        let mut conn = my.connection().await;
+        let begin = format!("set transaction isolation level {isolation}; start transaction");
+        let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin));
+        conn.execute(begin).await.expect("begins");
+        conn.execute("select count(*) from business").await.expect("takes the snapshot");
+        let unkeyed = || Message::builder("t").payload("{}").id(MessageId::new());
+        let keyed = unkeyed().idempotency_key(Uuid::new_v4());
+        let messages = [unkeyed(), keyed].map(|message| message.build().expect("legal"));
+        outbox.publish_all(messages.clone()).await.expect("the rival commits");
+        for message in messages {
+            let second = outbox.publish_in(&mut conn, message.clone()).await.expect("a duplicate");
+            let answer = (second.id, second.already_existed, second.same_content);
+            assert_eq!(answer, (message.id(), true, true), "{isolation}");
+        }
+        conn.execute("commit").await.expect("commits");
+    }
+    assert_eq!(ready(&my).await, 6);
     my.finish().await;
 }
 
