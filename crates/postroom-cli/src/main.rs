@@ -6,12 +6,15 @@
 #![expect(clippy::print_stderr, reason = "a command line talks to the person who called it")]
 
 mod args;
+mod ask;
 mod commands;
 mod failure;
+mod filter;
 mod payload;
 mod render;
 mod store;
 mod url;
+mod work;
 
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;

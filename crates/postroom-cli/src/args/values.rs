@@ -93,7 +93,7 @@ pub(super) fn topic(text: &str) -> Result<Topic, String> {
     Topic::new(text).map_err(|error| error.to_string())
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let expected = "expected a duration such as 10s, 1h30m or 7d";
     let span: jiff::Span = text.parse().map_err(|error| format!("{expected} ({error})"))?;
     let days = jiff::SpanRelativeTo::days_are_24_hours();
@@ -101,7 +101,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     signed.try_into().map_err(|_| "a duration can not be negative".to_owned())
 }
 
-pub(super) fn time(text: &str) -> Result<SystemTime, String> {
+pub(crate) fn time(text: &str) -> Result<SystemTime, String> {
     let time: Result<jiff::Timestamp, _> = text.parse();
     time.map(Into::into).map_err(|error| {
         format!("expected a time with its offset, such as 2030-01-31T08:00:00Z ({error})")

@@ -1,0 +1,4 @@
+//! What needs no server: outputs, stops, the manual.
+
+mod outputs;
+mod stops;
