@@ -1,6 +1,7 @@
 //! The command line on PostgreSQL. Needs a server: `cargo xtask test` starts one.
 
 mod cli;
+mod postgres_stops;
 
 use std::sync::Arc;
 

@@ -18,9 +18,6 @@ pub(crate) struct Letters {
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<MessageId>,
 
-    #[command(flatten)]
-    pub(crate) filters: Filters,
-
     /// With filters: how many at most, the newest first
     #[arg(
         long,
@@ -37,6 +34,9 @@ pub(crate) struct Letters {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) filters: Filters,
 }
 
 #[derive(Debug, Args)]

@@ -24,7 +24,7 @@ Example:
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
-    /// Terms with `and` between them; see below
+    /// Terms with `and` between them, which `postroom list --help` explains
     #[arg(long = "where", value_name = "FILTER", value_parser = expression)]
     pub(crate) expression: Option<Expression>,
 

@@ -290,9 +290,6 @@ pub(crate) struct Enqueue {
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    #[command(flatten)]
-    pub(crate) filters: Filters,
-
     /// How many at most, up to 500
     #[arg(
         long,
@@ -305,6 +302,9 @@ pub(crate) struct List {
     /// Only older ones than this: the last id of the page before
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<MessageId>,
+
+    #[command(flatten)]
+    pub(crate) filters: Filters,
 }
 
 #[derive(Debug, Args)]

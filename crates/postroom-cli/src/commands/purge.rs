@@ -13,7 +13,7 @@ use super::letters::Desk;
 use crate::args;
 use crate::ask::confirm;
 use crate::failure::{Exit, Failure};
-use crate::render::{Screen, count, json, time};
+use crate::render::{Screen, count, json, thousands, time};
 use crate::work::Work;
 
 /// How many of each are deleted in one transaction.
@@ -108,13 +108,9 @@ fn words(args: &args::Purge, stats: &Stats, screen: &Screen) -> String {
             let _ = writeln!(text, "  {what} before {before}{bound}");
         }
     };
-    let at_most = |n: u64, which: &str| format!("; there are {} {which}", count_only(n));
-    line(args.done, "messages done or discarded, and joins ended", at_most(stats.done, "done"));
-    line(args.dead, "messages that died otherwise", at_most(stats.dead, "dead"));
+    let in_all = |n: u64, which: &str| format!(" ({which} in all: {})", thousands(n as usize));
+    line(args.done, "messages done or discarded, and joins ended", in_all(stats.done, "done"));
+    line(args.dead, "messages that died otherwise", in_all(stats.dead, "dead"));
     line(args.keys, "keys of messages that ended", String::new());
     text
-}
-
-fn count_only(n: u64) -> String {
-    crate::render::thousands(n as usize)
 }

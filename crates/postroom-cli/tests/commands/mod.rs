@@ -1,4 +1,3 @@
-//! What needs no server: outputs, stops, the manual.
+//! What needs no server: outputs, help, the manual.
 
 mod outputs;
-mod stops;

@@ -13,17 +13,15 @@ fn scrubbed(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let indent = line.len() - line.trim_start().len();
         let words: Vec<_> = line.split_whitespace().map(scrubbed_word).collect();
-        let mut line = " ".repeat(indent) + &words.join(" ");
-        for ago in ["<age> ago", "in <age>", "now"] {
-            line = line.replace(&format!("({ago})"), "(<when>)").replace(ago, "<when>");
-        }
+        let line = " ".repeat(indent) + &words.join(" ");
+        let line = line.replace("<age> ago", "<when>").replace("in <age>", "<when>");
         line.replace("<date> <time>", "<when>")
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
 fn scrubbed_word(word: &str) -> String {
-    let core = word.trim_matches(|c: char| "(),.\"".contains(c));
+    let core = word.trim_matches(|c: char| "(),.;:\"".contains(c));
     let is_digits = |text: &str, mask: &str| {
         text.len() == mask.len()
             && text.chars().zip(mask.chars()).all(|(c, m)| match m {
@@ -35,7 +33,7 @@ fn scrubbed_word(word: &str) -> String {
     let uuid = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
     let is_age = core.len() > 1
         && core.starts_with(|c: char| c.is_ascii_digit())
-        && core.ends_with(['s', 'm', 'h'])
+        && core.ends_with(['s', 'm', 'h', 'd'])
         && core.chars().all(|c| c.is_ascii_digit() || "smhd".contains(c));
     let name = match core {
         _ if core.starts_with("00000000-") => return word.to_owned(),
@@ -45,6 +43,7 @@ fn scrubbed_word(word: &str) -> String {
         _ if is_digits(core, "dd:dd:ddZ") => "<time>",
         _ if is_digits(core, "xxxxxxxx") => "<owner>",
         _ if is_age => "<age>",
+        "now" => "<when>",
         _ => return word.to_owned(),
     };
     word.replace(core, name)

@@ -41,8 +41,10 @@ from (
         limit $16
     )
 ) as candidate
-join postroom.outbox_message as message
-    on message.id = candidate.id
+-- A limit keeps this order of tables, also in a plan that knows no argument.
+cross join lateral (
+    select * from postroom.outbox_message where id = candidate.id limit 1
+) as message
 left join lateral (
     select * from postroom.outbox_queue where seq = message.seq limit 1
 ) as queue on true

@@ -62,7 +62,7 @@ fn draw_states(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         ("ready", stats.ready, oldest.unwrap_or_default(), Color::Reset),
         ("waiting", stats.waiting, String::new(), Color::Reset),
         ("leased", stats.leased, String::new(), Color::Blue),
-        ("failed", stats.failed, "of ready and waiting".to_owned(), Color::Yellow),
+        ("failed", stats.failed, "to be retried".to_owned(), Color::Yellow),
         ("done", stats.done, rate(|rates| rates.done), Color::Green),
         ("dead", stats.dead, rate(|rates| rates.dead), Color::Red),
     ];

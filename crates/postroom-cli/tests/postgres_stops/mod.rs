@@ -5,30 +5,33 @@ use std::process::{Command, Stdio};
 
 use postroom::store::AdminStore;
 use postroom::{Message, Outbox};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::cli::Cli;
+use crate::{Schema, store, url};
 
-/// The test holds the write lock, so that the first chunk waits while the signal arrives.
+/// The test holds a lock, so that the first chunk waits while the signal arrives.
 #[test]
 fn cli_1_ctrl_c_stops_between_two_chunks_and_says_what_was_done() {
-    let cli = crate::default();
-    let store = crate::store(&cli);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let schema = Schema::migrated();
+    let cli = &schema.cli;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let outbox = Outbox::new(store.clone());
-    runtime.block_on(async {
+    let store = store(&schema);
+    let mut holder = runtime.block_on(async {
         let messages = (0..1_200).map(|_| Message::builder("t").payload("{}"));
-        let published = outbox.publish_all(messages).await.expect("publishes");
+        let published = Outbox::new(store.clone()).publish_all(messages).await.expect("publishes");
         let ids: Vec<_> = published.iter().map(|published| published.id).collect();
         assert_eq!(store.discard(&ids).await.expect("discards").applied.len(), 1_200);
+        let mut holder = PgConnection::connect(&url()).await.expect("connects");
+        // Reading goes on.
+        let lock = format!("begin; lock table {}.outbox_settled in exclusive mode", schema.name);
+        holder.execute(sqlx::raw_sql(AssertSqlSafe(lock))).await.expect("locks");
+        holder
     });
-    let lock = runtime.block_on(async {
-        let mut lock = outbox.begin().await.expect("begins");
-        lock.publish(Message::builder("t").payload("{}")).expect("stages");
-        lock.flush().await.expect("writes");
-        lock
+    let ran = interrupted(cli, &schema.name, move || {
+        runtime.block_on(async { holder.execute("rollback").await.expect("lets go") });
     });
-    let ran = interrupted(&cli, move || runtime.block_on(lock.rollback()).expect("rolls back"));
     assert_eq!(ran.0, Some(130), "{ran:?}");
     assert_eq!(ran.1, "500 messages replayed.\n");
     assert!(ran.2.contains("Stopped; 700 messages left as before."), "{ran:?}");
@@ -38,10 +41,11 @@ fn cli_1_ctrl_c_stops_between_two_chunks_and_says_what_was_done() {
 }
 
 /// Sends SIGINT when the work has begun, then lets it go on.
-fn interrupted(cli: &Cli, go_on: impl FnOnce()) -> (Option<i32>, String, String) {
+fn interrupted(cli: &Cli, schema: &str, go_on: impl FnOnce()) -> (Option<i32>, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_postroom"))
         .current_dir(cli.folder())
-        .args(["--url=sqlite:postroom.db", "replay", "--where=reason=discarded", "--yes"])
+        .args(["--url", &url(), "--schema", schema])
+        .args(["replay", "--where=reason=discarded", "--yes"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
