@@ -87,10 +87,10 @@ async fn perform(
             show::run(&args, target.open(Access::Existing).await?.admin(), json, screen).await
         }
         Command::Replay(args) => {
-            change(Change::Letters(Act::Replay, args), target, json, screen).await
+            change(Change::Letters(Act::Replay, Box::new(args)), target, json, screen).await
         }
         Command::Discard(args) => {
-            change(Change::Letters(Act::Discard, args), target, json, screen).await
+            change(Change::Letters(Act::Discard, Box::new(args)), target, json, screen).await
         }
         Command::Purge(args) => change(Change::Purge(args), target, json, screen).await,
         Command::Pause(args) => {
@@ -110,7 +110,7 @@ async fn perform(
 
 /// Commands that change many messages.
 enum Change {
-    Letters(Act, args::Letters),
+    Letters(Act, Box<args::Letters>),
     Purge(args::Purge),
 }
 
@@ -123,7 +123,7 @@ async fn change(
     let store = target.open(Access::Existing).await?;
     let desk = Desk { store: store.admin(), place: target.to_string(), json, screen };
     let report = match change {
-        Change::Letters(act, args) => letters::run(act, args, &desk).await,
+        Change::Letters(act, args) => letters::run(act, *args, &desk).await,
         Change::Purge(args) => purge::run(&args, store.engine(), &desk).await,
     };
     store.close().await;
