@@ -232,25 +232,26 @@ pub async fn adm_1_filters_work_with_every_status<H: Harness>(env: Case<H>) {
     assert_eq!(of(Status::Dead).await, [dead]);
 }
 
-/// More messages than one call looks at: the first finds nothing and says where to go on.
+/// More messages than one call looks at: the first finds some, or none, and says where to go on.
 pub async fn adm_1_a_search_goes_on_where_it_stopped<H: Harness>(env: Case<H>) {
+    // So many that no page of one of them is full: the search ends where the call does.
+    const TOPICS: usize = 24;
     let old = publish(&env, Message::builder("needle")).await;
-    for chunk in [6_000, 6_000] {
-        let messages: Vec<_> = (0..chunk).map(|_| plain()).collect();
-        env.outbox.publish_all(messages).await.expect("publish");
+    let mut expected: Vec<Vec<MessageId>> = vec![Vec::new(); TOPICS];
+    for _ in 0..2 {
+        let messages = (0..6_000).map(|n| Message::builder(format!("t{}", n % TOPICS)));
+        let published = env.outbox.publish_all(messages).await.expect("publish");
+        for (n, published) in published.iter().enumerate() {
+            expected[n % TOPICS].insert(0, published.id);
+        }
     }
     let new = publish(&env, Message::builder("needle")).await;
     for status in [None, Some(Status::Pending)] {
-        let list = List { topic: some("needle"), status, ..List::default() };
-        assert_eq!(all(&env, list).await, [new, old], "{status:?}");
+        let of = |topic: &str| List { topic: some(topic), status, limit: 500, ..List::default() };
+        assert_eq!(all(&env, of("needle")).await, [new, old], "{status:?}");
+        assert_eq!(all(&env, of("nowhere")).await, [], "{status:?}");
+        for (n, expected) in expected.iter().enumerate() {
+            assert_eq!(all(&env, of(&format!("t{n}"))).await, *expected, "{status:?}");
+        }
     }
-    for status in [None, Some(Status::Pending)] {
-        // All of them match, and none is left out or found twice where one call ends.
-        let list = List { topic_prefix: some(""), status, limit: 500, ..List::default() };
-        let found = all(&env, list).await;
-        assert!(found.is_sorted_by(|a, b| a > b), "{status:?}");
-        assert_eq!(found.len(), 12_002, "{status:?}");
-    }
-    let nowhere = List { topic: some("nowhere"), ..List::default() };
-    assert_eq!(all(&env, nowhere).await, []);
 }
