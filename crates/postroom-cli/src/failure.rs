@@ -21,6 +21,8 @@ pub(crate) enum Exit {
     Schema = 4,
     /// The database does not answer, or not now.
     Unavailable = 5,
+    /// A person stopped it between two chunks.
+    Stopped = 130,
 }
 
 impl From<Exit> for ExitCode {

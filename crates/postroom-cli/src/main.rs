@@ -6,16 +6,19 @@
 #![expect(clippy::print_stderr, reason = "a command line talks to the person who called it")]
 
 mod args;
+mod ask;
 mod bench;
 mod commands;
 mod config;
 mod doctor;
 mod failure;
+mod filter;
 mod import;
 mod payload;
 mod render;
 mod store;
 mod url;
+mod work;
 
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;

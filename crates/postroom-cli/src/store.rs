@@ -83,6 +83,11 @@ impl Target {
         self.config.queue
     }
 
+    /// Whether it is a file that does not exist.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.url.file().is_some_and(|file| !Path::new(file).exists())
+    }
+
     /// The SQL that `migrate` would run on an empty database.
     pub(crate) fn migration_sql(&self) -> Result<String, Failure> {
         Ok(match self.url.kind {
@@ -122,7 +127,7 @@ impl Target {
         let Some(file) = self.url.file() else {
             return Ok(OpenStore::sqlite(SqliteStore::in_memory(self.config.clone()).await?));
         };
-        if access == Access::Existing && !Path::new(file).exists() {
+        if access == Access::Existing && self.is_missing() {
             let what = format!("there is no database file {file}");
             let next = "`postroom migrate` or `postroom enqueue` creates it; --url names another";
             return Err(Failure::new(Exit::Unavailable, what).next(next));

@@ -92,6 +92,22 @@ fn adm_1_dead_letters_are_helped() {
 }
 
 #[test]
+fn cli_1_filters_find_and_change() {
+    let database = Database::migrated();
+    cli::filters::find_and_change(&database.cli, database.store());
+}
+
+#[test]
+fn cli_1_dry_runs_change_nothing() {
+    cli::filters::dry_runs_change_nothing(&Database::migrated().cli);
+}
+
+#[test]
+fn ret_1_purge_deletes_what_is_old() {
+    cli::filters::purge_deletes_what_is_old(&Database::migrated().cli);
+}
+
+#[test]
 fn dsp_10_pauses_are_kept() {
     let database = Database::migrated();
     cli::pauses_are_kept(&database.cli, database.store());

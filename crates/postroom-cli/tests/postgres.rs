@@ -1,6 +1,7 @@
 //! The command line on PostgreSQL. Needs a server: `cargo xtask test` starts one.
 
 mod cli;
+mod postgres_stops;
 
 use std::sync::Arc;
 
@@ -83,6 +84,26 @@ fn adm_1_show_tells_where_a_message_came_from() {
 #[test]
 fn adm_1_dead_letters_are_helped() {
     cli::dead_letters_are_helped(&Schema::migrated().cli);
+}
+
+#[test]
+fn cli_1_filters_find_and_change() {
+    let schema = Schema::migrated();
+    cli::filters::find_and_change(&schema.cli, store(&schema));
+}
+
+#[test]
+fn cli_1_dry_runs_change_nothing() {
+    cli::filters::dry_runs_change_nothing(&Schema::migrated().cli);
+    let empty = Schema::empty();
+    let ran = empty.cli.run(&["migrate", "--dry-run"]);
+    assert_eq!(ran.stdout, "Would migrate: the database has no Postroom schema.\n");
+    assert_eq!(empty.cli.run(&["stats"]).code, 4, "and it has none");
+}
+
+#[test]
+fn ret_1_purge_deletes_what_is_old() {
+    cli::filters::purge_deletes_what_is_old(&Schema::migrated().cli);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The command line on SQLite: the default.
 
 mod cli;
+mod commands;
 
 use std::sync::Arc;
 
@@ -54,6 +55,31 @@ fn adm_1_show_tells_where_a_message_came_from() {
 #[test]
 fn adm_1_dead_letters_are_helped() {
     cli::dead_letters_are_helped(&default());
+}
+
+#[test]
+fn cli_1_filters_find_and_change() {
+    let cli = default();
+    cli::filters::find_and_change(&cli, store(&cli));
+}
+
+#[test]
+fn cli_1_dry_runs_change_nothing() {
+    cli::filters::dry_runs_change_nothing(&default());
+}
+
+#[test]
+fn ret_1_purge_deletes_what_is_old() {
+    cli::filters::purge_deletes_what_is_old(&default());
+}
+
+#[test]
+fn cli_1_a_dry_run_of_migrate_creates_no_file() {
+    let cli = default();
+    let ran = cli.run(&["migrate", "--dry-run"]);
+    assert_eq!(ran.stdout, "Would migrate: there is no database file yet.\n");
+    assert_eq!(cli.json(&["migrate", "--dry-run"])["up_to_date"], false);
+    assert!(!cli.folder().join("postroom.db").exists());
 }
 
 #[test]

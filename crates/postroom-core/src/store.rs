@@ -25,7 +25,7 @@ mod wakes;
 use std::fmt;
 use std::time::Duration;
 
-pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Record, Stats, Status};
+pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Page, Record, Stats, Status};
 pub use append::{Appended, Birth, Entry, id_taken};
 pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};
 pub use join::{

@@ -16,6 +16,7 @@ mod config;
 mod floor;
 #[doc(hidden)]
 pub mod foreign;
+mod listing;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 mod names;

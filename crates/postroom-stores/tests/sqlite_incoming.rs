@@ -68,7 +68,7 @@ impl Env {
 
     async fn dead(&self) -> Vec<Record> {
         let list = List { status: Some(Status::Dead), ..List::default() };
-        self.store.list(&list).await.expect("list")
+        self.store.list(&list).await.expect("list").records
     }
 }
 
@@ -473,7 +473,7 @@ async fn dsp_10_a_paused_queue_takes_in_and_hands_nothing_out() {
     assert!(env.store.pause(&pause).await.expect("pause"));
     env.insert("topic", "'a'").await;
     assert!(env.topics().await.is_empty());
-    assert_eq!(env.store.list(&List::default()).await.expect("list")[0].topic, "a");
+    assert_eq!(env.store.list(&List::default()).await.expect("list").records[0].topic, "a");
     assert!(env.store.resume(None).await.expect("resume"));
     assert_eq!(env.topics().await, ["a"]);
 }

@@ -72,7 +72,7 @@ async fn pub_8_python_publishes_in_its_own_transaction() {
     assert_eq!((text.payload().as_ref(), text.content_type()), (&b"plain"[..], "text/plain"));
     let bytes = &delivered["note.bytes"];
     assert_eq!((bytes.payload().as_ref(), bytes.content_type()), (&[0, 255][..], "image/png"));
-    let waiting = store.list(&postroom_core::store::List::default()).await.expect("list");
+    let waiting = store.list(&postroom_core::store::List::default()).await.expect("list").records;
     let due = waiting.iter().find(|record| record.topic == "report.due").expect("is there");
     assert_eq!(due.next_attempt_at.map(|at| at.as_micros()), said["due_at"].as_i64());
 }

@@ -9,18 +9,15 @@ use postroom_core::store::{AdminStore, List, Record};
 /// When the store does not answer.
 pub async fn messages_on<S: AdminStore>(store: &S, topic: &str) -> Vec<Record> {
     let mut all: Vec<Record> = Vec::new();
+    let mut before = None;
     loop {
-        let list = List {
-            topic: Some(topic.to_owned()),
-            before: all.last().map(|record| record.id),
-            limit: 500,
-            ..List::default()
-        };
+        let list = List { topic: Some(topic.to_owned()), before, limit: 500, ..List::default() };
         let page = store.list(&list).await.expect("the store lists messages");
-        if page.is_empty() {
+        all.extend(page.records);
+        before = page.next;
+        if before.is_none() {
             return all;
         }
-        all.extend(page);
     }
 }
 

@@ -370,8 +370,8 @@ impl<H: Harness> Pair<H> {
         let pauses = self.harness.store().pauses().await.expect("pauses");
         assert_eq!(pauses, self.sim.pauses().await.expect("pauses"));
         let list = List { limit: 500, ..List::default() };
-        let real = self.harness.store().list(&list).await.expect("list");
-        let sim = self.sim.list(&list).await.expect("list");
+        let real = self.harness.store().list(&list).await.expect("list").records;
+        let sim = self.sim.list(&list).await.expect("list").records;
         let show = |records: &[Record]| -> Vec<String> { records.iter().map(describe).collect() };
         assert_eq!(show(&real), show(&sim));
         for record in &sim {

@@ -1,7 +1,9 @@
 //! The command line, as clap reads it.
 
+mod admin;
 mod bench;
 mod doctor;
+mod filter;
 mod import;
 mod relay;
 mod values;
@@ -12,22 +14,25 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use postroom::{IdempotencyKey, MessageId, Topic};
 
+pub(crate) use admin::{Letters, Man, Purge, Top};
 pub(crate) use bench::Bench;
 pub(crate) use doctor::Doctor;
+pub(crate) use filter::{Filters, WHERE_HELP};
 pub(crate) use import::{Import, Rows};
 pub(crate) use relay::{Config, ConfigAction, ConfigCheck, Up};
-pub(crate) use values::duration;
-pub(crate) use values::{ColorWhen, QueueName, StatusName};
-use values::{aggregate, pair, time, topic};
+pub(crate) use values::{ColorWhen, QueueName, StatusName, duration, time};
+use values::{aggregate, pair, topic};
 
 const AFTER_HELP: &str = "\
 Exit codes:
   0  done
-  1  an error without a code of its own; not all messages could be replayed or discarded
+  1  an error without a code of its own; not all messages could be replayed or discarded; you
+     were asked and said no
   2  wrong usage, or a value that breaks a limit; nothing was written
   3  no such message
   4  the schema is missing, too old or too new; see `postroom migrate`
   5  the database does not answer, refuses the login, or is too busy now
+130  stopped by Ctrl-C or SIGTERM between two chunks; what was done is printed
 
 A SQLite database gets its schema when it is first written to. A server never does: run
 `postroom migrate` there, or give `postroom migrate --print` to whoever runs your migrations.";
@@ -115,11 +120,14 @@ pub(crate) enum Command {
     /// Write a message, in a transaction of its own
     Enqueue(Box<Enqueue>),
     /// List messages, newest first
+    #[command(after_help = WHERE_HELP)]
     List(List),
     /// Show one message with all that happened to it
     Show(Show),
     /// Count messages by state
     Stats,
+    /// Watch the queue: states, rates, pauses and the newest dead letters
+    Top(Top),
     /// Make dead messages ready again
     #[command(after_help = REPLAY_HELP)]
     Replay(Letters),
@@ -132,6 +140,8 @@ pub(crate) enum Command {
     Resume(Resume),
     /// List what is paused
     Pauses,
+    /// Delete what is old
+    Purge(Purge),
     /// Import the rows of an existing outbox table
     Import(Import),
     /// Look for what is wrong with the database, and say what mends it
@@ -143,6 +153,8 @@ pub(crate) enum Command {
         /// Which shell
         shell: Shell,
     },
+    /// Print the manual, or write its pages
+    Man(Man),
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +162,10 @@ pub(crate) struct Migrate {
     /// Print the SQL for people who run their own migrations; touches no database
     #[arg(long)]
     pub(crate) print: bool,
+
+    /// Say whether there is anything to do, and do nothing
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) dry_run: bool,
 }
 
 const ROLES_HELP: &str = "\
@@ -262,22 +278,14 @@ pub(crate) struct Enqueue {
     /// The id of the message; a fresh one by default
     #[arg(long, value_name = "UUID")]
     pub(crate) id: Option<MessageId>,
+
+    /// Check all limits and write nothing; touches no database
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only these
-    #[arg(long, value_name = "STATUS")]
-    pub(crate) status: Option<StatusName>,
-
-    /// Only this topic
-    #[arg(long)]
-    pub(crate) topic: Option<String>,
-
-    /// Only this tenant
-    #[arg(long, value_name = "ID")]
-    pub(crate) tenant: Option<String>,
-
     /// How many at most, up to 500
     #[arg(
         long,
@@ -290,6 +298,9 @@ pub(crate) struct List {
     /// Only older ones than this: the last id of the page before
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<MessageId>,
+
+    #[command(flatten)]
+    pub(crate) filters: Filters,
 }
 
 #[derive(Debug, Args)]
@@ -305,20 +316,27 @@ pub(crate) struct Show {
 const REPLAY_HELP: &str = "\
 Each one keeps its place in the queue and its history; its attempts begin anew and it does not
 expire any more. Only dead messages are replayed. What each one came to is printed; the exit code is
-3 when one is not there, 1 when another was not replayed, and 0 when all were.";
+3 when one is not there, 1 when another was not replayed, and 0 when all were.
 
-#[derive(Debug, Args)]
-pub(crate) struct Letters {
-    /// The ids of the messages
-    #[arg(required = true, value_name = "ID")]
-    pub(crate) ids: Vec<MessageId>,
-}
+With filters it finds dead messages, tells how many, and asks. Discarded ones are meant only when
+the filter names a reason.
+
+Examples:
+  postroom replay 019a8a00-0000-7000-8000-000000000001
+  postroom replay --where 'topic=mail.* and error~timeout' --dry-run
+  postroom replay --topic mail.sent --since 1d --yes";
 
 const DISCARD_HELP: &str = "\
 Takes messages that wait and messages that are dead, but none that somebody is handling. A
 discarded message is deleted after the time that done messages are kept; until then it can be
 replayed. An ordering key that it halted goes on. What each one came to is printed; the exit code is
-3 when one is not there, 1 when another was not discarded, and 0 when all were.";
+3 when one is not there, 1 when another was not discarded, and 0 when all were.
+
+With filters, one of which has to be a status, it tells how many there are, and asks.
+
+Examples:
+  postroom discard 019a8a00-0000-7000-8000-000000000001
+  postroom discard --status dead --until 30d --dry-run";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -337,6 +355,10 @@ pub(crate) struct Pause {
     /// Who wants it
     #[arg(long, value_name = "NAME", env = "USER")]
     pub(crate) by: Option<String>,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -344,6 +366,10 @@ pub(crate) struct Resume {
     /// Only this topic; without it the whole queue, whose topics may still be paused
     #[arg(long, value_parser = topic)]
     pub(crate) topic: Option<Topic>,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     signed.try_into().map_err(|_| "a duration can not be negative".to_owned())
 }
 
-pub(super) fn time(text: &str) -> Result<SystemTime, String> {
+pub(crate) fn time(text: &str) -> Result<SystemTime, String> {
     let time: Result<jiff::Timestamp, _> = text.parse();
     time.map(Into::into).map_err(|error| {
         format!("expected a time with its offset, such as 2030-01-31T08:00:00Z ({error})")

@@ -7,7 +7,7 @@ use super::Report;
 use crate::args;
 use crate::failure::{Exit, Failure};
 use crate::payload;
-use crate::render::json;
+use crate::render::{inert, json};
 use crate::store::{Access, Target};
 
 pub(super) async fn run(
@@ -23,7 +23,11 @@ pub(super) async fn run(
     }
     // All limits are checked before the database is touched.
     let payload = payload::read(&args)?;
+    let dry_run = args.dry_run;
     let message = message(args, payload).build()?;
+    if dry_run {
+        return Ok(foresee(&message, as_json));
+    }
     let store = target.open(Access::Write).await?;
     let published = store.enqueue(message).await?;
     store.close().await;
@@ -39,6 +43,26 @@ pub(super) async fn run(
         true => report.note("This message was there already; nothing was written."),
         false => report,
     })
+}
+
+/// Says what would be written. Whether its key is there already, only the database knows.
+fn foresee(message: &Message, as_json: bool) -> Report {
+    let (topic, bytes) = (message.topic().as_str(), message.payload().len());
+    let content_type = message.content_type();
+    let report = Report::data(match as_json {
+        true => json::document(&json!({
+            "dry_run": true,
+            "topic": topic,
+            "content_type": content_type,
+            "payload_bytes": bytes,
+        })),
+        false => format!(
+            "Would write a message of topic {} with {bytes} bytes of {}.\n",
+            inert(topic),
+            inert(content_type)
+        ),
+    });
+    report.note("Nothing was written: this was a dry run.")
 }
 
 fn message(args: args::Enqueue, payload: Vec<u8>) -> MessageBuilder {

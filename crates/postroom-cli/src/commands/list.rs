@@ -1,8 +1,8 @@
 //! `postroom list`.
 
-use postroom::store::{AdminStore, List};
+use postroom::store::AdminStore;
 
-use super::Report;
+use super::{Report, select};
 use crate::args;
 use crate::failure::Failure;
 use crate::render::{Screen, json, table};
@@ -13,34 +13,23 @@ pub(super) async fn run(
     as_json: bool,
     screen: &Screen,
 ) -> Result<Report, Failure> {
-    let list = List {
-        status: args.status.map(Into::into),
-        topic: args.topic,
-        tenant: args.tenant,
-        before: args.before,
-        limit: args.limit,
-    };
-    let records = store.list(&list).await?;
+    let filter = args.filters.filter();
+    let everything = filter.is_empty() && args.before.is_none();
+    let search = filter.search(screen.now);
+    let found = select::page(store, &search, args.before, args.limit as usize).await?;
     if as_json {
-        let all: Vec<_> = records.iter().map(json::Record::new).collect();
+        let all: Vec<_> = found.records.iter().map(json::Record::new).collect();
         return Ok(Report::data(json::document(&all)));
     }
-    let Some(last) = records.last() else {
-        return Ok(Report::default().note(nothing(&list)));
-    };
-    let report = Report::data(table::records(&records, screen));
-    let full = records.len() >= list.limit as usize;
-    Ok(match full {
-        true => report.note(format!("There may be more: add --before {}", last.id)),
-        false => report,
-    })
-}
-
-fn nothing(list: &List) -> &'static str {
-    let all = List { limit: list.limit, ..List::default() };
-    if *list == all {
-        "No messages. `postroom enqueue order.placed --payload '{}'` writes one."
-    } else {
-        "No messages match."
+    if found.records.is_empty() {
+        return Ok(Report::default().note(match everything {
+            true => "No messages. `postroom enqueue order.placed --payload '{}'` writes one.",
+            false => "No messages match.",
+        }));
     }
+    let report = Report::data(table::records(&found.records, screen));
+    Ok(match found.next {
+        Some(last) => report.note(format!("There may be more: add --before {last}")),
+        None => report,
+    })
 }

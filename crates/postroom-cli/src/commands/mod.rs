@@ -7,16 +7,21 @@ mod enqueue;
 mod import;
 mod letters;
 mod list;
+mod man;
 mod migrate;
 mod pause;
+mod purge;
 mod roles;
+mod select;
 mod show;
 mod stats;
+mod top;
 mod up;
 
 use clap::CommandFactory as _;
 
-use crate::args::{Cli, Command};
+use self::letters::{Act, Desk};
+use crate::args::{self, Cli, Command};
 use crate::failure::{Exit, Failure};
 use crate::render::Screen;
 use crate::store::{Access, Target};
@@ -56,6 +61,9 @@ pub(crate) async fn run(cli: Cli, screen: &Screen) -> Result<Report, Failure> {
     if let Command::Config(args) = &cli.command {
         return config::run(&args.action, cli.json, screen).await;
     }
+    if let Command::Man(args) = &cli.command {
+        return man::run(args);
+    }
     let target = Target::new(&cli.target)?;
     let done = perform(cli.command, &target, cli.json, screen).await;
     done.map_err(|failure| failure.map(|text| target.url().scrub(text)))
@@ -69,6 +77,7 @@ async fn perform(
 ) -> Result<Report, Failure> {
     match command {
         Command::Migrate(args) if args.print => migrate::print(target, json),
+        Command::Migrate(args) if args.dry_run => migrate::foresee(target, json).await,
         Command::Migrate(_) => migrate::run(target, json).await,
         Command::Roles(args) => roles::print(args, target, json),
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
@@ -79,6 +88,8 @@ async fn perform(
         Command::Up(args) => up::run(&args, target).await,
         // These need no database and were run before.
         Command::Completions { shell } => Ok(completions(shell)),
+        Command::Man(args) => man::run(&args),
+        Command::Top(args) => top::run(&args, target, screen).await,
         Command::Config(args) => config::run(&args.action, json, screen).await,
         Command::List(args) => {
             list::run(args, target.open(Access::Existing).await?.admin(), json, screen).await
@@ -87,17 +98,12 @@ async fn perform(
             show::run(&args, target.open(Access::Existing).await?.admin(), json, screen).await
         }
         Command::Replay(args) => {
-            let store = target.open(Access::Existing).await?;
-            let report = letters::replay(&args, store.admin(), json).await;
-            store.close().await;
-            report
+            change(Change::Letters(Act::Replay, Box::new(args)), target, json, screen).await
         }
         Command::Discard(args) => {
-            let store = target.open(Access::Existing).await?;
-            let report = letters::discard(&args, store.admin(), json).await;
-            store.close().await;
-            report
+            change(Change::Letters(Act::Discard, Box::new(args)), target, json, screen).await
         }
+        Command::Purge(args) => change(Change::Purge(args), target, json, screen).await,
         Command::Pause(args) => {
             pause::pause(args, target.open(Access::Existing).await?.admin(), json).await
         }
@@ -111,6 +117,28 @@ async fn perform(
             pause::pauses(target.open(Access::Existing).await?.admin(), json, screen).await
         }
     }
+}
+
+/// Commands that change many messages.
+enum Change {
+    Letters(Act, Box<args::Letters>),
+    Purge(args::Purge),
+}
+
+async fn change(
+    change: Change,
+    target: &Target,
+    json: bool,
+    screen: &Screen,
+) -> Result<Report, Failure> {
+    let store = target.open(Access::Existing).await?;
+    let desk = Desk { store: store.admin(), place: target.to_string(), json, screen };
+    let report = match change {
+        Change::Letters(act, args) => letters::run(act, *args, &desk).await,
+        Change::Purge(args) => purge::run(&args, store.engine(), &desk).await,
+    };
+    store.close().await;
+    report
 }
 
 fn completions(shell: clap_complete::Shell) -> Report {

@@ -15,6 +15,9 @@ pub(super) async fn pause(
     as_json: bool,
 ) -> Result<Report, Failure> {
     let pause = Pause { topic: args.topic, by: args.by, reason: args.reason };
+    if args.dry_run {
+        return foresee(pause.topic.as_ref(), true, store, as_json).await;
+    }
     let is_new = store.pause(&pause).await?;
     let topic = pause.topic.as_ref();
     Ok(Report::data(match is_new {
@@ -30,6 +33,9 @@ pub(super) async fn resume(
     as_json: bool,
 ) -> Result<Report, Failure> {
     let topic = args.topic.as_ref();
+    if args.dry_run {
+        return foresee(topic, false, store, as_json).await;
+    }
     let was_paused = store.resume(topic).await?;
     let report = Report::data(match was_paused {
         _ if as_json => json::document(&json!({ "topic": topic, "was_paused": was_paused })),
@@ -40,6 +46,26 @@ pub(super) async fn resume(
         0 => report,
         left => report.note(format!("Pauses in force: {left}; `postroom pauses` shows them.")),
     })
+}
+
+/// Says what a pause, or its end, would change.
+async fn foresee(
+    topic: Option<&Topic>,
+    pausing: bool,
+    store: &dyn AdminStore,
+    as_json: bool,
+) -> Result<Report, Failure> {
+    let pauses = store.pauses().await?;
+    let paused = pauses.iter().any(|pause| pause.topic.as_deref() == topic.map(Topic::as_str));
+    let name = if pausing { "already_paused" } else { "was_paused" };
+    let report = Report::data(match (pausing, paused) {
+        _ if as_json => json::document(&json!({ "topic": topic, name: paused, "dry_run": true })),
+        (true, false) => format!("Would pause {}.\n", what(topic)),
+        (true, true) => format!("{} is paused already.\n", capital(&what(topic))),
+        (false, true) => format!("Would resume {}.\n", what(topic)),
+        (false, false) => format!("{} is not paused.\n", capital(&what(topic))),
+    });
+    Ok(report.note("Nothing was changed: this was a dry run."))
 }
 
 pub(super) async fn pauses(

@@ -79,6 +79,25 @@ fn is_bidi(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// `1 message`, `1,234 messages`.
+pub(crate) fn count(n: usize, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", thousands(n))
+}
+
+/// `1,234,567`.
+pub(crate) fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// The word for where a message is: the one by which `list --status` finds it.
 pub(crate) fn status(record: &Record) -> &'static str {
     match record.state {
@@ -178,6 +197,12 @@ pub(crate) mod tests {
         assert_eq!(inert("a\u{1b}[2Jb\n\u{202e}"), "a\\u{1b}[2Jb\\n\\u{202e}");
         assert_eq!(inert_lines("a\n\tb\r"), "a\n\tb\\r");
         assert_eq!(inert("Grüße 東京"), "Grüße 東京");
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!((count(1, "key"), count(2_000, "key")), ("1 key".into(), "2,000 keys".into()));
     }
 
     #[test]

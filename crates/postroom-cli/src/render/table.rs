@@ -1,11 +1,14 @@
 //! Tables that fit the terminal.
 
+use std::collections::BTreeMap;
+
 use comfy_table::{
     Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Row, Table, Width,
 };
+use postroom::Timestamp;
 use postroom::store::{Changed, PauseRecord, Record, Stats};
 
-use super::{Screen, inert, outlook, paint, status, style, time};
+use super::{Screen, count, inert, outlook, paint, status, style, thousands, time};
 
 /// From this width on there is room for when and how often.
 const MEDIUM: u16 = 100;
@@ -13,6 +16,8 @@ const MEDIUM: u16 = 100;
 const WIDE: u16 = 132;
 /// An error in a list is cut here; `show` has all of it.
 const MAX_ERROR_CHARS: usize = 120;
+/// A plan names so many topics.
+const MAX_TOPICS: usize = 10;
 
 /// Messages, one a row. A narrow terminal gets fewer columns and never a broken id.
 pub(crate) fn records(records: &[Record], screen: &Screen) -> String {
@@ -101,6 +106,35 @@ pub(crate) fn changed(changed: &Changed, done: &str) -> String {
     let refused =
         changed.refused.iter().map(|(id, why)| format!("{id}  not {done}: {}\n", why.as_str()));
     applied.chain(refused).collect()
+}
+
+/// How many messages a plan is about, of which topics, and how old.
+pub(crate) fn plan(
+    what: &str,
+    topics: &BTreeMap<String, usize>,
+    oldest: Option<Timestamp>,
+    more: bool,
+    screen: &Screen,
+) -> String {
+    let mut by_count: Vec<_> = topics.iter().collect();
+    by_count.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    let mut table = bare(screen);
+    for (topic, n) in by_count.iter().take(MAX_TOPICS) {
+        let n = Cell::new(thousands(**n)).set_alignment(comfy_table::CellAlignment::Right);
+        table.add_row([n, Cell::new(inert(topic))]);
+    }
+    let mut text = format!("{}:\n", inert(what));
+    text.extend(lines(&mut table).lines().map(|line| format!("  {line}\n")));
+    if by_count.len() > MAX_TOPICS {
+        text += &format!("  and {}\n", count(by_count.len() - MAX_TOPICS, "other topic"));
+    }
+    if let Some(oldest) = oldest {
+        text += &format!("The oldest was written {}.\n", time::both(oldest, screen.now));
+    }
+    if more {
+        text += "These are the newest; more match, for which it has to be run again.\n";
+    }
+    text
 }
 
 /// What is paused, one a row.

@@ -1,4 +1,6 @@
-//! Runs the built binary, and the flow that has to work on every database.
+//! Runs the built binary, and the flows that have to work on every database.
+
+pub(crate) mod filters;
 
 use std::io::Write as _;
 use std::path::Path;

@@ -14,8 +14,9 @@ use crate::text::Topic;
 
 /// For people: look, count, replay, pause, set up. None of it is on the way of a message.
 pub trait AdminStore: Store {
-    /// One page of messages, newest first.
-    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>>;
+    /// One page of messages, newest first. A call looks at a bounded number of messages: see
+    /// [`Page::next`]. Each record is read a moment after it was found, and shows what it is then.
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page>>;
 
     /// One message with the history of its attempts.
     fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>>;
@@ -72,16 +73,38 @@ pub trait AdminStore: Store {
     fn check_schema(&self) -> BoxFuture<'_, Result<()>>;
 }
 
-/// A filter and a page.
+/// A filter and a page. What is `None` filters nothing.
+///
+/// Lists of everything, of dead letters, and of what is not settled yet are found by an index or in
+/// small tables. Anything else is looked for, newest first, in a bounded number of messages per
+/// call: see [`Page::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     /// Only these.
     pub status: Option<Status>,
     /// Only this topic.
     pub topic: Option<String>,
+    /// Only topics that start with this.
+    pub topic_prefix: Option<String>,
     /// Only this tenant.
     pub tenant: Option<String>,
-    /// Older than this message, the last of the page before.
+    /// Only aggregates of this type.
+    pub aggregate_type: Option<String>,
+    /// Only aggregates with this id.
+    pub aggregate_id: Option<String>,
+    /// Only this ordering key.
+    pub ordering_key: Option<String>,
+    /// Written then or later.
+    pub since: Option<Timestamp>,
+    /// Written before.
+    pub until: Option<Timestamp>,
+    /// Only with this text somewhere in the last error. Case matters, in every database.
+    pub error: Option<String>,
+    /// Only with at least so many bad attempts.
+    pub min_attempts: Option<u32>,
+    /// Only dead ones of this reason.
+    pub reason: Option<DeadReason>,
+    /// Older than this message: [`Page::next`] of the page before.
     pub before: Option<MessageId>,
     /// How many at most. Default 50; at most 500.
     pub limit: u32,
@@ -89,8 +112,43 @@ pub struct List {
 
 impl Default for List {
     fn default() -> Self {
-        Self { status: None, topic: None, tenant: None, before: None, limit: 50 }
+        Self {
+            status: None,
+            topic: None,
+            topic_prefix: None,
+            tenant: None,
+            aggregate_type: None,
+            aggregate_id: None,
+            ordering_key: None,
+            since: None,
+            until: None,
+            error: None,
+            min_attempts: None,
+            reason: None,
+            before: None,
+            limit: 50,
+        }
     }
+}
+
+impl List {
+    /// Whether it says more than a status by which stores find messages at once.
+    #[must_use]
+    pub fn is_search(&self) -> bool {
+        let plain = Self { before: self.before, limit: self.limit, ..Self::default() };
+        let by_index = Self { status: Some(Status::Dead), ..plain.clone() };
+        *self != plain && *self != by_index
+    }
+}
+
+/// What a list found.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Newest first.
+    pub records: Vec<Record>,
+    /// Where the next page begins, as its [`List::before`]; nothing when there is none. A search
+    /// that looked at enough messages stops here with a page that is not full, or even empty.
+    pub next: Option<MessageId>,
 }
 
 /// What people filter by.
@@ -106,6 +164,20 @@ pub enum Status {
     Done,
     /// A dead letter.
     Dead,
+}
+
+impl Status {
+    /// Whether a message is one of these. A failed one is pending, too.
+    #[must_use]
+    pub fn contains(self, record: &Record) -> bool {
+        match self {
+            Self::Pending => record.state == State::Ready,
+            Self::Failed => record.state == State::Ready && record.attempts > 0,
+            Self::Leased => record.state == State::Leased,
+            Self::Done => record.state == State::Done,
+            Self::Dead => record.state == State::Dead,
+        }
+    }
 }
 
 /// A message with its delivery state.

@@ -1,63 +1,78 @@
--- One page of messages, newest first. Older than this id (twice), topic (twice), tenant (twice),
--- status (1 pending, 2 leased, 3 failed, 4 done, 5 dead), limit; null filters nothing.
-select
-    message.seq,
-    message.created_at,
-    message.id,
-    message.topic,
-    message.payload,
-    message.content_type,
-    message.headers,
-    message.aggregate_type,
-    message.aggregate_id,
-    message.ordering_key,
-    message.tenant_id,
-    message.correlation_id,
-    message.causation_id,
-    message.idempotency_key,
-    message.occurred_at,
-    message.due_at,
-    message.expires_at,
-    message.priority,
-    message.source,
-    message.source_id,
-    message.consumer,
-    settled.state as settled,
-    settled.reason,
-    settled.settled_at,
-    settled.settled_by,
-    coalesce(settled.attempts, queue.attempts, ordered.attempts, parked.attempts, 0) as attempts,
-    coalesce(settled.lost, queue.lost, ordered.lost, parked.lost, 0) as lost,
-    coalesce(
-        parked.wake_at,
-        case when ordered.leased = 0 and ordered.locked_until > 0 then ordered.locked_until end
-    ) as next_attempt_at,
-    case
-        when queue.leased = 1 then queue.locked_until
-        when ordered.leased = 1 then ordered.locked_until
-    end as locked_until,
-    case
-        when queue.leased = 1 then queue.owner
-        when ordered.leased = 1 then ordered.owner
-    end as owner,
-    case
-        when coalesce(settled.state, 0) <> 1 then (
-            select error
-            from postroom_outbox_attempt as attempt
-            where attempt.id = message.id
-            order by n desc
-            limit 1
-        )
-    end as last_error
-from postroom_outbox_message as message force index (id)
+-- The ids of one page of messages, newest first.
+-- First what is wanted, in the order below; null filters nothing. Then three times, for each place
+-- to look at: status (1 pending, 2 leased, 3 failed, 4 done, 5 dead), oldest id, newest id, how
+-- many messages to look at. At last the limit.
+select message.id
+from (
+    select
+        cast(? as signed) as status,
+        cast(? as binary) as topic,
+        cast(? as binary) as topic_prefix,
+        cast(? as binary) as tenant_id,
+        cast(? as binary) as aggregate_type,
+        cast(? as binary) as aggregate_id,
+        cast(? as binary) as ordering_key,
+        cast(? as signed) as since,
+        cast(? as signed) as until,
+        cast(? as binary) as error,
+        cast(? as signed) as min_attempts,
+        cast(? as signed) as reason
+) as wanted
+straight_join (
+    -- One of the three is run: dead letters and live rows are few.
+    (
+        select id
+        from postroom_outbox_message force index (id)
+        where coalesce(?, 4) = 4
+            and id between ? and ?
+        order by id desc
+        limit ?
+    )
+    union all
+    (
+        select id
+        from postroom_outbox_settled
+        where ? = 5
+            and state = 2
+            and id between ? and ?
+        order by id desc
+        limit ?
+    )
+    union all
+    (
+        select id
+        from (
+            select id from postroom_outbox_queue
+            union all
+            select id from postroom_outbox_ordered
+            union all
+            select id from postroom_outbox_parked
+        ) as live
+        where ? in (1, 2, 3)
+            and id between ? and ?
+        order by id desc
+        limit ?
+    )
+) as candidate
+straight_join postroom_outbox_message as message on message.id = candidate.id
 left join postroom_outbox_queue as queue on queue.seq = message.seq
 left join postroom_outbox_ordered as ordered on ordered.seq = message.seq
 left join postroom_outbox_parked as parked on parked.seq = message.seq
 left join postroom_outbox_settled as settled on settled.seq = message.seq
-where (? is null or message.id < ?)
-    and (? is null or message.topic = ?)
-    and (? is null or message.tenant_id = ?)
-    and case ?
+where (wanted.topic is null or message.topic = wanted.topic)
+    and (wanted.topic_prefix is null
+        or left(message.topic, length(wanted.topic_prefix)) = wanted.topic_prefix)
+    and (wanted.tenant_id is null or message.tenant_id = wanted.tenant_id)
+    and (wanted.aggregate_type is null or message.aggregate_type = wanted.aggregate_type)
+    and (wanted.aggregate_id is null or message.aggregate_id = wanted.aggregate_id)
+    and (wanted.ordering_key is null or message.ordering_key = wanted.ordering_key)
+    and (wanted.since is null or message.created_at >= wanted.since)
+    and (wanted.until is null or message.created_at < wanted.until)
+    and (wanted.min_attempts is null
+        or coalesce(settled.attempts, queue.attempts, ordered.attempts, parked.attempts, 0)
+            >= wanted.min_attempts)
+    and (wanted.reason is null or settled.reason = wanted.reason)
+    and case wanted.status
         when 1 then settled.seq is null
             and coalesce(queue.leased, ordered.leased, 0) = 0
         when 2 then settled.seq is null
@@ -69,5 +84,13 @@ where (? is null or message.id < ?)
         when 5 then settled.state = 2
         else true
     end
+    -- The error of a done message is history, not its last one.
+    and (wanted.error is null or coalesce(settled.state, 0) <> 1 and instr((
+        select attempt.error
+        from postroom_outbox_attempt as attempt
+        where attempt.id = message.id
+        order by attempt.n desc
+        limit 1
+    ), wanted.error) > 0)
 order by message.id desc
 limit ?

@@ -1,40 +1,50 @@
--- One page of messages, newest first.
--- $1 status (1 pending, 2 leased, 3 failed, 4 done, 5 dead), $2 topic, $3 tenant, $4 older than
--- this id, $5 limit; null filters nothing.
-select
-    message.id,
-    message.seq,
-    message.created_at,
-    message.topic,
-    message.payload,
-    message.content_type,
-    message.headers::text as headers,
-    message.aggregate_type,
-    message.aggregate_id,
-    message.ordering_key,
-    message.tenant_id,
-    message.correlation_id,
-    message.causation_id,
-    message.idempotency_key,
-    message.occurred_at,
-    message.due_at,
-    message.expires_at,
-    message.priority,
-    message.source,
-    message.source_id,
-    message.consumer,
-    settled.state as settled,
-    settled.reason,
-    settled.settled_at,
-    settled.settled_by,
-    coalesce(settled.attempts, queue.attempts, parked.attempts, 0) as attempts,
-    coalesce(settled.lost, queue.lost, parked.lost, 0) as lost,
-    coalesce(parked.wake_at, case when queue.token is null then queue.locked_until end)
-        as next_attempt_at,
-    case when queue.token is not null then queue.locked_until end as locked_until,
-    queue.owner,
-    case when settled.state is distinct from 1 then attempt.error end as last_error
-from postroom.outbox_message as message
+-- The ids of one page of messages, newest first.
+-- $1 status (1 pending, 2 leased, 3 failed, 4 done, 5 dead), $2 topic, $3 start of the topic,
+-- $4 tenant, $5 type and $6 id of the aggregate, $7 ordering key, $8 written since and $9 before,
+-- $10 part of the last error, $11 least attempts, $12 reason; null filters nothing.
+-- $13 oldest id, $14 newest id, $15 limit, $16 how many messages to look at.
+select message.id
+from (
+    -- One of the three is run: dead letters have an index, and live rows are few.
+    (
+        select id
+        from postroom.outbox_message
+        where coalesce($1::smallint, 4) = 4
+            and id >= $13::uuid
+            and id <= $14::uuid
+        order by id desc
+        limit $16::integer
+    )
+    union all
+    (
+        select id
+        from postroom.outbox_settled
+        where $1 = 5
+            and state = 2
+            and id >= $13
+            and id <= $14
+        order by id desc
+        limit $16
+    )
+    union all
+    (
+        select id
+        from (
+            select id from postroom.outbox_queue
+            union all
+            select id from postroom.outbox_parked
+        ) as live
+        where $1 in (1, 2, 3)
+            and id >= $13
+            and id <= $14
+        order by id desc
+        limit $16
+    )
+) as candidate
+-- A limit keeps this order of tables, also in a plan that knows no argument.
+cross join lateral (
+    select * from postroom.outbox_message where id = candidate.id limit 1
+) as message
 left join lateral (
     select * from postroom.outbox_queue where seq = message.seq limit 1
 ) as queue on true
@@ -44,13 +54,18 @@ left join lateral (
 left join lateral (
     select * from postroom.outbox_settled where seq = message.seq limit 1
 ) as settled on true
-left join lateral (
-    select error from postroom.outbox_attempt where id = message.id order by n desc limit 1
-) as attempt on true
-where ($4::uuid is null or message.id < $4)
-    and ($2::text is null or message.topic = $2)
-    and ($3::text is null or message.tenant_id = $3)
-    and case $1::smallint
+where ($2::text is null or message.topic = $2)
+    and ($3::text is null or starts_with(message.topic, $3))
+    and ($4::text is null or message.tenant_id = $4)
+    and ($5::text is null or message.aggregate_type = $5)
+    and ($6::text is null or message.aggregate_id = $6)
+    and ($7::text is null or message.ordering_key = $7)
+    and ($8::timestamptz is null or message.created_at >= $8)
+    and ($9::timestamptz is null or message.created_at < $9)
+    and ($11::integer is null
+        or coalesce(settled.attempts, queue.attempts, parked.attempts, 0) >= $11)
+    and ($12::smallint is null or settled.reason = $12)
+    and case $1
         when 1 then settled.seq is null and queue.token is null
         when 2 then settled.seq is null and queue.token is not null
         when 3 then settled.seq is null and queue.token is null
@@ -59,5 +74,9 @@ where ($4::uuid is null or message.id < $4)
         when 5 then settled.state = 2
         else true
     end
+    -- The error of a done message is history, not its last one.
+    and ($10::text is null or settled.state is distinct from 1 and strpos((
+        select error from postroom.outbox_attempt where id = message.id order by n desc limit 1
+    ), $10) > 0)
 order by message.id desc
-limit $5::integer
+limit $15::integer

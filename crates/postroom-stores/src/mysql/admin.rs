@@ -1,8 +1,8 @@
 //! For people: look, count.
 
 use postroom_core::lifecycle::DeadReason;
-use postroom_core::store::{Attempt, Detail, List, Record, Stats};
-use postroom_core::{MessageId, OwnerToken, Result, WorkId};
+use postroom_core::store::{Attempt, Detail, List, Page, Record, Stats};
+use postroom_core::{MessageId, OwnerToken, Result, Timestamp, WorkId};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
@@ -11,27 +11,54 @@ use super::MySqlStore;
 use super::classify::classify;
 use super::row::{count, counter, flag, stored_message, text, text_or_none, time, time_or_none};
 use super::session::broken;
+use crate::listing::{SEARCHED, Span};
 use crate::row::{state, status_code};
 
-/// The most messages on one page.
-pub(super) const MAX_PAGE: u32 = 500;
+/// The places where a list looks, each with arguments of its own.
+const PLACES: usize = 3;
 
 impl MySqlStore {
-    pub(super) async fn list_page(&self, list: &List) -> Result<Vec<Record>> {
-        let before = list.before.map(MessageId::as_uuid);
-        let query = self
-            .query(&self.sql.list)
-            .bind(before)
-            .bind(before)
-            .bind(list.topic.clone())
-            .bind(list.topic.clone())
-            .bind(list.tenant.clone())
-            .bind(list.tenant.clone())
-            .bind(list.status.map(status_code))
-            .bind(list.limit.min(MAX_PAGE));
+    pub(super) async fn list_page(&self, list: &List) -> Result<Page> {
+        let Some(span) = Span::new(list) else { return Ok(Page::default()) };
+        let end = if list.is_search() { self.list_end(list, span).await? } else { None };
+        let span = span.down_to(end);
+        let ids = self.list_ids(list, span).await?;
+        Ok(span.page(&ids, self.records("list", &ids).await?))
+    }
+
+    async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
+        let mut query = self.query(&self.sql.list_end);
+        for _ in 0..PLACES {
+            query = query.bind(list.status.map(status_code)).bind(span.newest).bind(SEARCHED - 1);
+        }
         let rows = self.engine_rows("list", query).await?;
-        let records: sqlx::Result<_> = rows.iter().map(record).collect();
-        records.map_err(|error| classify("list", error))
+        let end = rows.first().map(|row| row.try_get("id")).transpose();
+        end.map_err(|error| classify("list", error))
+    }
+
+    async fn list_ids(&self, list: &List, span: Span) -> Result<Vec<MessageId>> {
+        let status = list.status.map(status_code);
+        let mut query = self
+            .query(&self.sql.list)
+            .bind(status)
+            .bind(list.topic.clone())
+            .bind(list.topic_prefix.clone())
+            .bind(list.tenant.clone())
+            .bind(list.aggregate_type.clone())
+            .bind(list.aggregate_id.clone())
+            .bind(list.ordering_key.clone())
+            .bind(list.since.map(Timestamp::as_micros))
+            .bind(list.until.map(Timestamp::as_micros))
+            .bind(list.error.clone())
+            .bind(list.min_attempts)
+            .bind(list.reason.map(DeadReason::code));
+        for _ in 0..PLACES {
+            query = query.bind(status).bind(span.oldest).bind(span.newest).bind(span.reach);
+        }
+        let rows = self.engine_rows("list", query.bind(span.limit)).await?;
+        let ids: sqlx::Result<_> =
+            rows.iter().map(|row| row.try_get::<Uuid, _>("id").map(MessageId::from)).collect();
+        ids.map_err(|error| classify("list", error))
     }
 
     pub(super) async fn get_detail(&self, id: MessageId) -> Result<Option<Detail>> {

@@ -12,9 +12,9 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use uuid::Uuid;
 
 use super::MySqlStore;
-use super::admin::MAX_PAGE;
 use super::classify::classify;
 use super::row::{counter, time, time_or_none};
+use crate::listing::MAX_PAGE;
 use crate::names::Queue;
 
 impl MySqlStore {

@@ -55,6 +55,7 @@ statements! {
     join_start: include_str!("../../sql/mysql/join_start.sql"),
     leave: include_str!("../../sql/mysql/leave.sql"),
     list: include_str!("../../sql/mysql/list.sql"),
+    list_end: include_str!("../../sql/mysql/list_end.sql"),
     next_due: include_str!("../../sql/mysql/next_due.sql"),
     pause: include_str!("../../sql/mysql/pause.sql"),
     paused: include_str!("../../sql/mysql/paused.sql"),

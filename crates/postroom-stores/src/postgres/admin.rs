@@ -1,7 +1,7 @@
 //! For people: look, count.
 
 use postroom_core::lifecycle::DeadReason;
-use postroom_core::store::{Attempt, Detail, List, Record, Stats};
+use postroom_core::store::{Attempt, Detail, List, Page, Record, Stats};
 use postroom_core::{MessageId, OwnerToken, Result, WorkId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -12,23 +12,53 @@ use super::claim::integer;
 use super::classify::classify;
 use super::row::{count, counter, stored_message, time, time_or_none};
 use super::session::broken;
+use super::time::PgTime;
+use crate::listing::{SEARCHED, Span};
 use crate::row::{state, status_code};
 
-/// The most messages on one page.
-pub(super) const MAX_PAGE: u32 = 500;
-
 impl PgStore {
-    pub(super) async fn list_page(&self, list: &List) -> Result<Vec<Record>> {
+    pub(super) async fn list_page(&self, list: &List) -> Result<Page> {
+        let Some(span) = Span::new(list) else { return Ok(Page::default()) };
+        let end = if list.is_search() { self.list_end(list, span).await? } else { None };
+        let span = span.down_to(end);
+        let ids = self.list_ids(list, span).await?;
+        Ok(span.page(&ids, self.records("list", &ids).await?))
+    }
+
+    async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
+        let query = self
+            .query(&self.sql.list_end)
+            .bind(list.status.map(status_code))
+            .bind(span.newest)
+            .bind(integer(SEARCHED - 1));
+        let rows = self.engine_rows("list", query).await?;
+        let end = rows.first().map(|row| row.try_get("id")).transpose();
+        end.map_err(|error| classify("list", error))
+    }
+
+    async fn list_ids(&self, list: &List, span: Span) -> Result<Vec<MessageId>> {
         let query = self
             .query(&self.sql.list)
             .bind(list.status.map(status_code))
-            .bind(list.topic.as_deref())
-            .bind(list.tenant.as_deref())
-            .bind(list.before.map(MessageId::as_uuid))
-            .bind(integer(list.limit.min(MAX_PAGE)));
+            .bind(list.topic.clone())
+            .bind(list.topic_prefix.clone())
+            .bind(list.tenant.clone())
+            .bind(list.aggregate_type.clone())
+            .bind(list.aggregate_id.clone())
+            .bind(list.ordering_key.clone())
+            .bind(list.since.map(PgTime))
+            .bind(list.until.map(PgTime))
+            .bind(list.error.clone())
+            .bind(list.min_attempts.map(integer))
+            .bind(list.reason.map(DeadReason::code))
+            .bind(span.oldest)
+            .bind(span.newest)
+            .bind(integer(span.limit))
+            .bind(integer(span.reach));
         let rows = self.engine_rows("list", query).await?;
-        let records: sqlx::Result<_> = rows.iter().map(record).collect();
-        records.map_err(|error| classify("list", error))
+        let ids: sqlx::Result<_> =
+            rows.iter().map(|row| row.try_get::<Uuid, _>("id").map(MessageId::from)).collect();
+        ids.map_err(|error| classify("list", error))
     }
 
     pub(super) async fn get_detail(&self, id: MessageId) -> Result<Option<Detail>> {

@@ -11,11 +11,11 @@ use sqlx::postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
 use super::PgStore;
-use super::admin::MAX_PAGE;
 use super::claim::integer;
 use super::classify::classify;
 use super::row::{counter, time, time_or_none};
 use super::settle::counted;
+use crate::listing::MAX_PAGE;
 use crate::names::Queue;
 
 impl PgStore {

@@ -26,8 +26,8 @@ use std::time::Duration;
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
     AdminStore, Appended, Attach, BoxFuture, Changed, Claim, Claimed, Detail, Entry, JoinMember,
-    JoinRecord, List, ListJoins, Local, Migrated, Pause, PauseRecord, Paused, Purge, Purged,
-    Reaped, Record, Settled, Stats, Store, TransactionalStore,
+    JoinRecord, List, ListJoins, Local, Migrated, Page, Pause, PauseRecord, Paused, Purge, Purged,
+    Reaped, Settled, Stats, Store, TransactionalStore,
 };
 use postroom_core::{Clock, Join, JoinId, Lease, MessageId, OwnerToken, Result, Topic};
 use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
@@ -286,7 +286,7 @@ impl TransactionalStore for PgStore {
 }
 
 impl AdminStore for PgStore {
-    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>> {
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page>> {
         Box::pin(self.list_page(list))
     }
 

@@ -196,6 +196,41 @@ async fn wq_11_plans_with_statistics_of_empty_tables() {
     finish(store).await;
 }
 
+/// A list begins with what it looks at, and reads messages one by one: by their ids, or by the ids
+/// of dead letters. Only the small tables of live rows are read whole.
+#[tokio::test]
+async fn adm_1_lists_walk_an_index() {
+    let store = store(Queue::Outbox).await;
+    let mut engine = engine(&store).await;
+    let list = render(&store, &format!("prepare plan_list as {}", store.sql.list.as_str()));
+    engine.conn().execute(sqlx::raw_sql(list)).await.expect("prepares");
+    let nothing = "null, ".repeat(11);
+    let span = "'00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff'";
+    for when in ["empty", "loaded", "analysed"] {
+        match when {
+            "loaded" => run(&store, LOAD).await,
+            "analysed" => run(&store, "analyze").await,
+            _ => {}
+        }
+        let arguments = format!("5, {nothing} {span}, 500, 500");
+        let plan = explain(&store, engine.conn(), "list", &arguments).await;
+        let lines: Vec<_> = plan.lines().map(str::trim_start).collect();
+        for (index, condition) in [
+            ("using outbox_message_pkey on outbox_message", "Index Cond: ((id >= $13)"),
+            ("using outbox_settled_id_idx on outbox_settled", "Index Cond: ((id >= $13)"),
+            ("using outbox_message_pkey on outbox_message", "Index Cond: (id = "),
+        ] {
+            let found = lines
+                .windows(2)
+                .any(|pair| pair[0].contains(index) && pair[1].starts_with(condition));
+            assert!(found, "no {index} with {condition}, {when}:\n{plan}");
+        }
+        let whole = lines.iter().filter(|line| line.contains("Seq Scan"));
+        assert_eq!(whole.count(), 3, "only live rows are read whole, {when}:\n{plan}");
+    }
+    finish(store).await;
+}
+
 #[tokio::test]
 async fn claims_of_a_foreign_pool_are_planned_alike() {
     let own = store(Queue::Outbox).await;

@@ -46,6 +46,7 @@ statements! {
     join_start: include_str!("../../sql/postgres/join_start.sql"),
     leave: include_str!("../../sql/postgres/leave.sql"),
     list: include_str!("../../sql/postgres/list.sql"),
+    list_end: include_str!("../../sql/postgres/list_end.sql"),
     next_due: include_str!("../../sql/postgres/next_due.sql"),
     notify: include_str!("../../sql/postgres/notify.sql"),
     pause: include_str!("../../sql/postgres/pause.sql"),

@@ -3,7 +3,7 @@
 use postroom_core::lifecycle::{DeadReason, State};
 use postroom_core::store::{
     AdminStore, Attempt, BoxFuture, Changed, Detail, JoinMember, JoinRecord, List, ListJoins,
-    Migrated, Pause, PauseRecord, Record, Stats,
+    Migrated, Page, Pause, PauseRecord, Record, Stats,
 };
 use postroom_core::{JoinId, MessageId, OwnerToken, Result, Timestamp, Topic, WorkId};
 use sqlx::Row;
@@ -12,21 +12,17 @@ use uuid::Uuid;
 
 use super::SqliteStore;
 use super::classify::classify;
+use crate::listing::{SEARCHED, Span};
 use crate::row::{StoredMessage, state, status_code};
 
 impl AdminStore for SqliteStore {
-    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>> {
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page>> {
         Box::pin(async move {
-            let rows = sqlx::query(self.sql().list.clone())
-                .bind(list.status.map(status_code))
-                .bind(&list.topic)
-                .bind(&list.tenant)
-                .bind(list.before.map(MessageId::as_uuid))
-                .bind(list.limit)
-                .fetch_all(&self.inner.reader)
-                .await
-                .map_err(classify)?;
-            rows.iter().map(|row| record(row).map_err(classify)).collect()
+            let Some(span) = Span::new(list) else { return Ok(Page::default()) };
+            let end = if list.is_search() { self.list_end(list, span).await? } else { None };
+            let span = span.down_to(end);
+            let ids = self.list_ids(list, span).await?;
+            Ok(span.page(&ids, self.records(&self.inner.reader, &ids).await?))
         })
     }
 
@@ -103,6 +99,38 @@ impl AdminStore for SqliteStore {
 
     fn check_schema(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.do_check_schema())
+    }
+}
+
+impl SqliteStore {
+    async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
+        let query = sqlx::query_scalar(self.sql().list_end.clone())
+            .bind(list.status.map(status_code))
+            .bind(span.newest)
+            .bind(SEARCHED - 1);
+        query.fetch_optional(&self.inner.reader).await.map_err(classify)
+    }
+
+    async fn list_ids(&self, list: &List, span: Span) -> Result<Vec<MessageId>> {
+        let query = sqlx::query_scalar(self.sql().list.clone())
+            .bind(list.status.map(status_code))
+            .bind(&list.topic)
+            .bind(&list.topic_prefix)
+            .bind(&list.tenant)
+            .bind(&list.aggregate_type)
+            .bind(&list.aggregate_id)
+            .bind(&list.ordering_key)
+            .bind(list.since.map(Timestamp::as_micros))
+            .bind(list.until.map(Timestamp::as_micros))
+            .bind(&list.error)
+            .bind(list.min_attempts)
+            .bind(list.reason.map(DeadReason::code))
+            .bind(span.oldest)
+            .bind(span.newest)
+            .bind(span.limit)
+            .bind(span.reach);
+        let ids: Vec<Uuid> = query.fetch_all(&self.inner.reader).await.map_err(classify)?;
+        Ok(ids.into_iter().map(MessageId::from).collect())
     }
 }
 

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::admin::{optional_timestamp, timestamp};
 use super::classify::classify;
 use super::{SqliteStore, commit};
+use crate::listing::MAX_PAGE;
 use crate::names::Queue;
 use crate::row::DEAD;
 
@@ -332,9 +333,6 @@ impl SqliteStore {
         Ok((deleted[0], deleted[1]))
     }
 }
-
-/// The most rows of a page.
-const MAX_PAGE: u32 = 500;
 
 fn hex(id: Uuid) -> String {
     id.simple().to_string()

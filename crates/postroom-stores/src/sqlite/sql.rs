@@ -90,6 +90,7 @@ statements! {
     leave = include_str!("../../sql/sqlite/leave.sql"),
     leave_node = include_str!("../../sql/sqlite/leave_node.sql"),
     list = include_str!("../../sql/sqlite/list.sql"),
+    list_end = include_str!("../../sql/sqlite/list_end.sql"),
     lost_lease = include_str!("../../sql/sqlite/lost_lease.sql"),
     next_due = include_str!("../../sql/sqlite/next_due.sql"),
     node = include_str!("../../sql/sqlite/node.sql"),

@@ -33,7 +33,7 @@ async fn msg_1_topics_and_tenants_that_look_alike_are_listed_apart() {
         let by_topic = List { topic: Some(text.to_owned()), ..List::default() };
         let by_tenant = List { tenant: Some(text.to_owned()), ..List::default() };
         for list in [by_topic, by_tenant] {
-            let listed = my.store.list(&list).await.expect("lists");
+            let listed = my.store.list(&list).await.expect("lists").records;
             assert_eq!(listed.len(), 1, "{text:?}");
             assert_eq!(listed[0].topic, text);
             assert_eq!(listed[0].tenant_id.as_deref(), Some(text));

@@ -47,7 +47,7 @@ async fn record(my: &My, join: JoinId) -> JoinRecord {
 
 async fn follow_ups(my: &My, topic: &str) -> usize {
     let list = List { topic: Some(topic.to_owned()), ..List::default() };
-    my.store.list(&list).await.expect("list").len()
+    my.store.list(&list).await.expect("list").records.len()
 }
 
 /// Settles in the transaction of this session, by a procedure for any language.

@@ -215,7 +215,7 @@ async fn sch_6_a_reader_looks_at_everything_and_changes_nothing() {
 
     let store = &env.store;
     assert_eq!(store.stats().await.expect("stats").ready, 1);
-    assert_eq!(store.list(&List::default()).await.expect("list").len(), 1);
+    assert_eq!(store.list(&List::default()).await.expect("list").records.len(), 1);
     let detail = store.get(id).await.expect("get").expect("is there");
     assert_eq!(detail.record.message.expect("decodes").payload().as_ref(), b"text");
     assert!(store.pauses().await.expect("pauses").is_empty());

@@ -47,7 +47,7 @@ async fn record(pg: &Pg, join: JoinId) -> JoinRecord {
 
 async fn follow_ups(pg: &Pg, topic: &str) -> usize {
     let list = List { topic: Some(topic.to_owned()), ..List::default() };
-    pg.store.list(&list).await.expect("list").len()
+    pg.store.list(&list).await.expect("list").records.len()
 }
 
 /// Settles in a transaction that stays open, by the function that runs the same statement.

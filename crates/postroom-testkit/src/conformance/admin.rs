@@ -11,8 +11,8 @@ use crate::harness::{Env, Harness, ids, plain};
 type Case<H> = Arc<Env<H>>;
 
 async fn list<H: Harness>(env: &Env<H>, list: List) -> Vec<MessageId> {
-    let records = env.store().list(&list).await.expect("list");
-    records.into_iter().map(|record| record.id).collect()
+    let page = env.store().list(&list).await.expect("list");
+    page.records.into_iter().map(|record| record.id).collect()
 }
 
 pub async fn adm_1_newest_first_page_by_page<H: Harness>(env: Case<H>) {

@@ -22,6 +22,8 @@ pub mod join;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod lease;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod listing;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod order;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod pause;
@@ -294,6 +296,18 @@ suite! { $
         adm_1_stats_count_each_state,
         adm_1_stats_of_an_empty_store,
         sch_1_migrating_twice_changes_nothing,
+    }
+    listing: listing, Options::default() => {
+        adm_1_a_page_says_where_the_next_begins,
+        adm_1_filter_by_the_start_of_the_topic,
+        adm_1_filter_by_aggregate_and_ordering_key,
+        adm_1_filter_by_the_time_of_writing,
+        adm_1_filter_by_the_text_of_the_last_error,
+        adm_1_only_the_last_error_counts,
+        adm_1_filter_by_attempts_and_reason,
+        adm_1_filters_work_together,
+        adm_1_filters_work_with_every_status,
+        adm_1_a_search_goes_on_where_it_stopped,
     }
     replay: replay, Options::default() => {
         adm_1_a_dead_letter_is_replayed,

@@ -105,7 +105,7 @@ async fn listed<S>(site: &Site<S>, list: List) -> Vec<Record>
 where
     S: TransactionalStore + AdminStore,
 {
-    site.store.list(&list).await.expect("list")
+    site.store.list(&list).await.expect("list").records
 }
 
 async fn replay_half_of_the_dead<S>(site: &Site<S>)

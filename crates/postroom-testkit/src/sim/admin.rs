@@ -1,28 +1,33 @@
 //! The people's half of the in-memory store.
 
+use std::fmt::Display;
+
 use postroom_core::lifecycle;
 use postroom_core::store::{
     AdminStore, BoxFuture, Changed, Detail, JoinMember, JoinRecord, List, ListJoins, Migrated,
-    Pause, PauseRecord, Record, Stats, Status, Store,
+    Page, Pause, PauseRecord, Record, Stats, Store,
 };
-use postroom_core::{JoinId, MessageId, Result, TenantId, Timestamp, Topic, WorkId};
+use postroom_core::{JoinId, Message, MessageId, Result, TenantId, Timestamp, Topic, WorkId};
 
 use super::SimStore;
 use super::state::{Row, State};
 
 impl AdminStore for SimStore {
-    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Vec<Record>>> {
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page>> {
         Box::pin(async move {
             let state = self.state().await;
             let mut records: Vec<_> = state
                 .messages
                 .keys()
-                .filter_map(|seq| record(&state, *seq))
-                .filter(|record| matches(record, list))
+                .filter_map(|seq| Some((record(&state, *seq)?, &state.messages[seq].message)))
+                .filter(|(record, stored)| matches(record, stored, list))
+                .map(|(record, _)| record)
                 .collect();
             records.sort_by_key(|record| std::cmp::Reverse(record.id));
             records.truncate(list.limit as usize);
-            Ok(records)
+            let full = records.len() == list.limit as usize;
+            let next = records.last().map(|record| record.id).filter(|_| full);
+            Ok(Page { records, next })
         })
     }
 
@@ -147,18 +152,25 @@ fn record(state: &State, seq: i64) -> Option<Record> {
     })
 }
 
-fn matches(record: &Record, list: &List) -> bool {
-    use lifecycle::State;
-    let status = list.status.is_none_or(|status| match status {
-        Status::Pending => record.state == State::Ready,
-        Status::Failed => record.state == State::Ready && record.attempts > 0,
-        Status::Leased => record.state == State::Leased,
-        Status::Done => record.state == State::Done,
-        Status::Dead => record.state == State::Dead,
-    });
-    status
-        && list.topic.as_ref().is_none_or(|topic| *topic == record.topic)
-        && list.tenant.as_ref().is_none_or(|tenant| record.tenant_id.as_ref() == Some(tenant))
+fn matches(record: &Record, stored: &Message, list: &List) -> bool {
+    fn is<T: PartialEq>(wanted: &Option<T>, have: Option<T>) -> bool {
+        wanted.is_none() || *wanted == have
+    }
+    let text = |text: Option<&dyn Display>| text.map(ToString::to_string);
+    list.status.is_none_or(|status| status.contains(record))
+        && is(&list.topic, Some(record.topic.clone()))
+        && list.topic_prefix.as_ref().is_none_or(|start| record.topic.starts_with(start))
+        && is(&list.tenant, record.tenant_id.clone())
+        && is(&list.aggregate_type, text(stored.aggregate_type().map(|t| t as _)))
+        && is(&list.aggregate_id, text(stored.aggregate_id().map(|t| t as _)))
+        && is(&list.ordering_key, text(stored.ordering_key().map(|t| t as _)))
+        && list.since.is_none_or(|since| record.created_at >= since)
+        && list.until.is_none_or(|until| record.created_at < until)
+        && list.error.as_ref().is_none_or(|part| {
+            record.last_error.as_ref().is_some_and(|error| error.contains(part.as_str()))
+        })
+        && list.min_attempts.is_none_or(|least| record.attempts >= least)
+        && is(&list.reason, record.reason)
         && list.before.is_none_or(|before| record.id < before)
 }
 

@@ -1,0 +1,3 @@
+//! What needs no server: outputs, help, the manual.
+
+mod outputs;
