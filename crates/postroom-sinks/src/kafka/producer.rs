@@ -1,8 +1,8 @@
 //! A producer that knows whether anybody is there.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
@@ -12,31 +12,41 @@ use tokio::task::spawn_blocking;
 
 use crate::link::Connection;
 
+/// How long the client is trusted to tell of an answer: it may miss the moment, and would then wait
+/// for the next one.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// One life of a producer: from a cluster that answered to one that does not. librdkafka takes
 /// messages for a cluster that is away, and would keep them.
 pub(super) struct Producer {
     /// Is there until the drop.
     inner: Option<FutureProducer<Watch>>,
-    lost: Arc<AtomicBool>,
+    heard: Arc<Heard>,
     pub(super) cluster: String,
 }
 
 impl Producer {
     /// Waits until the cluster has answered.
     pub(super) async fn connect(config: ClientConfig, limit: Duration) -> Result<Self, String> {
-        let lost: Arc<AtomicBool> = Arc::default();
-        let watch = Watch(Arc::clone(&lost));
+        let heard: Arc<Heard> = Arc::default();
+        let watch = Watch(Arc::clone(&heard));
+        // So that what was heard is told, and not only that it took too long.
+        let limit = limit * 9 / 10;
         let made = spawn_blocking(move || {
             let inner = config.create_with_context(watch);
             let inner: FutureProducer<Watch> = inner.map_err(|error| shown(&error))?;
-            let cluster = inner.client().fetch_cluster_id(limit);
-            let cluster = cluster.ok_or_else(|| "no broker answers".to_owned())?;
+            let cluster = cluster(&inner, limit);
             Ok::<_, String>((inner, cluster))
         });
         let (inner, cluster) = made.await.map_err(|error| error.to_string())??;
+        let Some(cluster) = cluster else {
+            // Its threads must not hold up the runtime.
+            drop(Self { inner: Some(inner), heard: Arc::clone(&heard), cluster: String::new() });
+            return Err(heard.why());
+        };
         // What went wrong before it worked is over.
-        lost.store(false, Ordering::Relaxed);
-        Ok(Self { inner: Some(inner), lost, cluster })
+        heard.lost.store(false, Ordering::Relaxed);
+        Ok(Self { inner: Some(inner), heard, cluster })
     }
 
     pub(super) fn get(&self) -> Option<&FutureProducer<Watch>> {
@@ -46,7 +56,7 @@ impl Producer {
 
 impl Connection for Producer {
     fn is_alive(&self) -> bool {
-        !self.lost.load(Ordering::Relaxed)
+        !self.heard.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -58,18 +68,47 @@ impl Drop for Producer {
     }
 }
 
-/// Hears what the client says beside the answers to messages. It may name hosts and users: none of
-/// it is logged.
-pub(super) struct Watch(Arc<AtomicBool>);
+/// The id of the cluster, when it has answered.
+fn cluster(client: &FutureProducer<Watch>, limit: Duration) -> Option<String> {
+    let begin = Instant::now();
+    while begin.elapsed() < limit {
+        if let Some(cluster) = client.client().fetch_cluster_id(LOOK_AGAIN) {
+            return Some(cluster);
+        }
+        // A broker that has no id to tell is answered for at once.
+        std::thread::sleep(LOOK_AGAIN / 5);
+    }
+    None
+}
+
+/// What the client said beside the answers to messages.
+#[derive(Default)]
+pub(super) struct Heard {
+    lost: AtomicBool,
+    last: Mutex<Option<RDKafkaErrorCode>>,
+}
+
+impl Heard {
+    fn why(&self) -> String {
+        match *self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(code) => format!("no broker answers: {code}"),
+            None => "no broker answers".to_owned(),
+        }
+    }
+}
+
+/// Listens. Texts may name hosts and users: only codes are kept, and nothing is logged.
+pub(super) struct Watch(Arc<Heard>);
 
 impl ClientContext for Watch {
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
 
     fn error(&self, error: KafkaError, _: &str) {
-        let code = error.rdkafka_error_code();
-        let ends = matches!(code, Some(RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::Fatal));
-        if ends {
-            self.0.store(true, Ordering::Relaxed);
+        let Some(code) = error.rdkafka_error_code() else { return };
+        if matches!(code, RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::Fatal) {
+            self.0.lost.store(true, Ordering::Relaxed);
+        } else {
+            *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
         }
     }
 }

@@ -4,9 +4,9 @@
 
 mod addresses;
 mod answers;
-mod conformance;
 mod encrypted;
 mod events;
 mod misbehaviour;
 mod receiver;
 mod signatures;
+mod suite;
