@@ -113,6 +113,10 @@ impl SinkHarness for RabbitHarness {
         vec![long, Message::builder("no.tenant")]
     }
 
+    fn greets(&self) -> bool {
+        true
+    }
+
     fn oversize(&self) -> Option<usize> {
         Some(128 * 1_024 * 1_024 + 1)
     }

@@ -38,6 +38,11 @@ pub trait SinkHarness: Sized + Send + Sync + 'static {
     fn unsendable(&self) -> Vec<MessageBuilder>;
     /// A payload that is too large for the receiver, if one fits into a test.
     fn oversize(&self) -> Option<usize>;
+    /// Whether the receiver speaks before it takes messages, so that a mute one is known to be away.
+    /// Default: no.
+    fn greets(&self) -> bool {
+        false
+    }
 }
 
 /// What to do to a receiver.
