@@ -101,9 +101,12 @@ pub(crate) async fn logged<F: Future>(what: F) -> (F::Output, String) {
         .with_ansi(false)
         .with_writer(move || Log(std::sync::Arc::clone(&writer.0)))
         .init();
+    tracing::info!("I can hear you");
     let output = what.await;
     let text = log.0.lock().expect("alive").clone();
-    (output, String::from_utf8_lossy(&text).into_owned())
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(text.contains("I can hear you"));
+    (output, text)
 }
 
 #[derive(Default)]
