@@ -59,6 +59,7 @@ impl RabbitHarness {
 
 impl SinkHarness for RabbitHarness {
     type Sink = AmqpSink;
+    const KILLS: usize = 1;
 
     async fn fresh() -> Self {
         Self::at(Place::shared(Kind::RabbitMq), FieldTable::default()).await
