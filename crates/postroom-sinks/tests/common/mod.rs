@@ -82,7 +82,6 @@ pub(crate) async fn deliver_one(sink: &impl Sink, message: MessageBuilder) -> Ou
 }
 
 /// The id of an event in one piece.
-#[allow(dead_code, reason = "where the broker has no place of its own for it")]
 pub(crate) fn id_inside(event: &[u8]) -> String {
     let event: serde_json::Value = serde_json::from_slice(event).expect("an event");
     event["id"].as_str().expect("an id").to_owned()
@@ -91,4 +90,35 @@ pub(crate) fn id_inside(event: &[u8]) -> String {
 /// Whether it is to be tried again and costs no attempt.
 pub(crate) fn is_free(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::RetryAfter { counted: false, .. })
+}
+
+/// Everything that anybody logs while this runs, at every level.
+pub(crate) async fn logged<F: Future>(what: F) -> (F::Output, String) {
+    let log = Log::default();
+    let writer = Log(std::sync::Arc::clone(&log.0));
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_ansi(false)
+        .with_writer(move || Log(std::sync::Arc::clone(&writer.0)))
+        .init();
+    tracing::info!("I can hear you");
+    let output = what.await;
+    let text = log.0.lock().expect("alive").clone();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(text.contains("I can hear you"));
+    (output, text)
+}
+
+#[derive(Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("alive").extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

@@ -84,6 +84,10 @@ impl SinkHarness for NatsHarness {
         bad.chain([Message::builder("no.tenant")]).collect()
     }
 
+    fn greets(&self) -> bool {
+        true
+    }
+
     fn oversize(&self) -> Option<usize> {
         Some(1_048_576)
     }

@@ -1,5 +1,6 @@
 //! The NATS sink on a real server.
 
+#[allow(dead_code, reason = "each test file uses its own part")]
 #[path = "../common/mod.rs"]
 mod common;
 mod harness;

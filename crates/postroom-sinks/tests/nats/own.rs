@@ -10,7 +10,7 @@ use postroom_sinks::Probe as _;
 use postroom_sinks::nats::{NatsConfig, NatsSink};
 use postroom_testkit::sinks::{Settings, SinkHarness as _, Traffic};
 
-use crate::common::{Place, deliver, deliver_one, is_free};
+use crate::common::{Place, deliver, deliver_one, is_free, logged};
 use crate::harness::NatsHarness;
 
 async fn with(config: stream::Config) -> NatsHarness {
@@ -100,4 +100,27 @@ async fn rly_2_the_probe_tells_that_nobody_takes_the_subject_or_is_there() {
     assert!(warnings[0].contains("no stream takes the subject"), "{warnings:?}");
     harness.proxy().set(Traffic::Refused).await;
     assert!(sink(harness.config()).probe().await.broken.is_some());
+}
+
+/// A process of its own: it listens to the whole log.
+#[tokio::test(flavor = "multi_thread")]
+async fn x12_no_log_line_shows_password_or_payload_and_no_coarse_one_headers() {
+    let harness = NatsHarness::fresh().await;
+    let url = harness.0.proxied().replace("nats://", "nats://me:hunter2@");
+    let wrong = sink(NatsConfig { url: url.into(), ..harness.config() });
+    let right = harness.sink(Settings::default());
+    let secret = || message(&harness).payload("\"sesame\"").header("x-key", "swordfish");
+    let work = async {
+        deliver_one(&wrong, secret()).await;
+        deliver_one(&right, secret()).await
+    };
+    let (outcome, log) = logged(work).await;
+    assert_eq!(outcome, Outcome::Done);
+    // The client itself writes headers to its finest log; the guide warns of that.
+    let is_finest = |line: &str| line.contains("TRACE async_nats::connection");
+    for secret in ["hunter2", "sesame", "swordfish"] {
+        let lines = log.lines().filter(|line| secret != "swordfish" || !is_finest(line));
+        let shown: Vec<_> = lines.filter(|line| line.contains(secret)).collect();
+        assert!(shown.is_empty(), "{shown:?}");
+    }
 }

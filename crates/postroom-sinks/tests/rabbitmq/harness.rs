@@ -59,6 +59,7 @@ impl RabbitHarness {
 
 impl SinkHarness for RabbitHarness {
     type Sink = AmqpSink;
+    const KILLS: usize = 1;
 
     async fn fresh() -> Self {
         Self::at(Place::shared(Kind::RabbitMq), FieldTable::default()).await
@@ -111,6 +112,10 @@ impl SinkHarness for RabbitHarness {
     fn unsendable(&self) -> Vec<MessageBuilder> {
         let long = Message::builder("ü".repeat(200)).tenant_id(self.tenant());
         vec![long, Message::builder("no.tenant")]
+    }
+
+    fn greets(&self) -> bool {
+        true
     }
 
     fn oversize(&self) -> Option<usize> {

@@ -10,7 +10,7 @@ use postroom_sinks::Probe as _;
 use postroom_sinks::amqp::{AmqpConfig, AmqpSink};
 use postroom_testkit::sinks::{Settings, SinkHarness as _, Traffic};
 
-use crate::common::{Place, deliver, deliver_one, is_free};
+use crate::common::{Place, deliver, deliver_one, is_free, logged};
 use crate::harness::RabbitHarness;
 
 fn message(harness: &RabbitHarness) -> MessageBuilder {
@@ -155,4 +155,24 @@ async fn sec_2_a_wrong_password_is_an_outage_and_not_shown() {
     assert!(is_free(&outcome), "{outcome:?}");
     let shown = format!("{sink:?} {outcome:?} {:?}", sink.probe().await);
     assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+/// A process of its own: it listens to the whole log.
+#[tokio::test(flavor = "multi_thread")]
+async fn x12_no_log_line_shows_password_payload_or_headers() {
+    let harness = RabbitHarness::fresh().await;
+    let url = harness.0.proxied().replace("guest:guest@", "guest:hunter2@");
+    let wrong = sink(AmqpConfig { url: url.into(), ..harness.config() });
+    let right = harness.sink(Settings::default());
+    let secret = || message(&harness).payload("\"sesame\"").header("x-key", "swordfish");
+    let work = async {
+        deliver_one(&wrong, secret()).await;
+        deliver_one(&right, secret()).await
+    };
+    let (outcome, log) = logged(work).await;
+    assert_eq!(outcome, Outcome::Done);
+    for secret in ["hunter2", "sesame", "swordfish"] {
+        let shown: Vec<_> = log.lines().filter(|line| line.contains(secret)).collect();
+        assert!(shown.is_empty(), "{shown:?}");
+    }
 }

@@ -94,6 +94,10 @@ impl SinkHarness for RedisHarness {
         vec![no_type, Message::builder("no.tenant")]
     }
 
+    fn greets(&self) -> bool {
+        true
+    }
+
     fn oversize(&self) -> Option<usize> {
         // 512 MiB.
         None

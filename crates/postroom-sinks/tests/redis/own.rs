@@ -7,7 +7,7 @@ use postroom_sinks::Probe as _;
 use postroom_sinks::redis::{RedisConfig, RedisSink};
 use postroom_testkit::sinks::{Settings, SinkHarness as _};
 
-use crate::common::{Place, deliver, deliver_one, is_free};
+use crate::common::{Place, deliver, deliver_one, is_free, logged};
 use crate::harness::RedisHarness;
 
 fn message(harness: &RedisHarness) -> MessageBuilder {
@@ -98,4 +98,24 @@ async fn rly_2_the_probe_warns_of_a_server_that_forgets() {
     command(&harness, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
     let warnings = sink.probe().await.warnings;
     assert!(warnings[0].contains("appendonly") && warnings[1].contains("noeviction"));
+}
+
+/// A process of its own: it listens to the whole log.
+#[tokio::test(flavor = "multi_thread")]
+async fn x12_no_log_line_shows_password_payload_or_headers() {
+    let harness = RedisHarness::fresh().await;
+    let url = harness.0.proxied().replace("redis://", "redis://default:hunter2@");
+    let wrong = RedisSink::new(RedisConfig { url: url.into(), ..harness.config() }).expect("legal");
+    let right = harness.sink(Settings::default());
+    let secret = || message(&harness).payload("\"sesame\"").header("x-key", "swordfish");
+    let work = async {
+        deliver_one(&wrong, secret()).await;
+        deliver_one(&right, secret()).await
+    };
+    let (outcome, log) = logged(work).await;
+    assert_eq!(outcome, Outcome::Done);
+    for secret in ["hunter2", "sesame", "swordfish"] {
+        let shown: Vec<_> = log.lines().filter(|line| line.contains(secret)).collect();
+        assert!(shown.is_empty(), "{shown:?}");
+    }
 }

@@ -14,6 +14,8 @@ use super::proxy::Proxy;
 pub trait SinkHarness: Sized + Send + Sync + 'static {
     /// The sink.
     type Sink: Sink;
+    /// How often to kill the receiver. Less than twice for one that takes long to start.
+    const KILLS: usize = 2;
 
     /// A fresh place at a receiver that is shared with other tests. Messages with the harness's
     /// [tenant](Self::tenant) and the aggregate type `order` go there, whatever their topic. The
@@ -38,6 +40,11 @@ pub trait SinkHarness: Sized + Send + Sync + 'static {
     fn unsendable(&self) -> Vec<MessageBuilder>;
     /// A payload that is too large for the receiver, if one fits into a test.
     fn oversize(&self) -> Option<usize>;
+    /// Whether the receiver speaks before it takes messages, so that a mute one is known to be
+    /// away. Default: no.
+    fn greets(&self) -> bool {
+        false
+    }
 }
 
 /// What to do to a receiver.

@@ -87,6 +87,6 @@ suite! { $
         b34_a_frozen_connection_is_answered_in_time,
     }
     killed => {
-        b30_everything_arrives_although_the_receiver_is_killed_twice,
+        b30_everything_arrives_although_the_receiver_is_killed,
     }
 }
