@@ -25,10 +25,7 @@ impl Scratch {
         let unique = MessageId::new().as_uuid().simple().to_string();
         let name = format!("postroom_bench_{}", &unique[unique.len() - 8..]);
         let file = target.url().file().map(|file| PathBuf::from(format!("{file}.{name}")));
-        let url = match &file {
-            Some(file) => Some(format!("sqlite:{}", file.display())),
-            None => None,
-        };
+        let url = file.as_ref().map(|file| format!("sqlite:{}", file.display()));
         Ok(Self { target: target.renamed(url.as_deref(), &name)?, name, file })
     }
 
