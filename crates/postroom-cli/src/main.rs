@@ -13,6 +13,7 @@ mod failure;
 mod import;
 mod payload;
 mod render;
+mod sql;
 mod store;
 mod url;
 
