@@ -16,6 +16,7 @@ mod filter;
 mod import;
 mod payload;
 mod render;
+mod sql;
 mod store;
 mod url;
 mod work;

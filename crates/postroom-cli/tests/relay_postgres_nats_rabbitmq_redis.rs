@@ -241,7 +241,8 @@ fn x12_secrets_and_payloads_are_in_no_log() {
     assert!(logs.contains("DEBUG") && logs.contains("OUTBOX_WORKER_FETCH"), "it logs little");
     let list = List { limit: 100, ..List::default() };
     let page = database.runtime.block_on(database.store.list(&list)).expect("a list");
-    let errors: String = page.records.iter().filter_map(|record| record.last_error.clone()).collect();
+    let errors = page.records.iter().filter_map(|record| record.last_error.clone());
+    let errors: String = errors.collect();
     for text in [&logs, &errors] {
         let leak = text.lines().find(|line| line.contains("canary") || line.contains("Y2FuYXJ5"));
         assert_eq!(leak, None);

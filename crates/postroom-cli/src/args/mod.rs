@@ -26,8 +26,8 @@ use values::{aggregate, pair, topic};
 const AFTER_HELP: &str = "\
 Exit codes:
   0  done
-  1  an error without a code of its own; not all messages could be replayed or discarded; you
-     were asked and said no
+  1  an error without a code of its own; not all messages could be replayed, discarded or imported;
+     doctor found a problem; you were asked and said no
   2  wrong usage, or a value that breaks a limit; nothing was written
   3  no such message
   4  the schema is missing, too old or too new; see `postroom migrate`

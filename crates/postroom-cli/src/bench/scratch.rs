@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use postroom::MessageId;
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, PgConnection};
+use sqlx::{Connection as _, Executor as _, MySqlConnection, PgConnection};
 
 use crate::failure::{Exit, Failure};
+use crate::sql::statement;
 use crate::store::Target;
 use crate::url::Kind;
 
@@ -56,7 +57,7 @@ impl Scratch {
     async fn drop_schema(&self) -> sqlx::Result<()> {
         let mut conn = PgConnection::connect(self.target.url().as_str()).await?;
         let sql = format!("drop schema if exists \"{}\" cascade", self.name);
-        conn.execute(AssertSqlSafe(sql)).await?;
+        conn.execute(statement(sql)).await?;
         conn.close().await
     }
 
@@ -75,9 +76,8 @@ impl Scratch {
         let query = sqlx::query_scalar(sql).bind(length).bind(&beginning);
         let query = query.bind(length).bind(&beginning);
         let statements: Vec<Vec<u8>> = query.fetch_all(&mut conn).await?;
-        for statement in statements {
-            let statement = String::from_utf8_lossy(&statement).into_owned();
-            conn.execute(AssertSqlSafe(statement)).await?;
+        for drop in statements {
+            conn.execute(statement(String::from_utf8_lossy(&drop))).await?;
         }
         conn.close().await
     }

@@ -61,7 +61,8 @@ fn millis(time: Duration) -> String {
 fn document(args: &args::Bench, measured: &Measured) -> String {
     let latency = |latency: &Latency| -> Value {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        json!({ "p50": micros(latency.p50), "p99": micros(latency.p99), "max": micros(latency.max) })
+        let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(micros);
+        json!({ "p50": p50, "p99": p99, "max": max })
     };
     json::document(&json!({
         "messages": measured.messages,

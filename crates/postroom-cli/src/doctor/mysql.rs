@@ -1,13 +1,14 @@
 //! MySQL and MariaDB.
 
 use postroom::{Roles, Timestamp};
-use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
+use sqlx::{Executor as _, MySqlConnection};
 
 use super::catalog::{self, Drift, Object};
 use super::rights::{self, Right};
 use super::{Finding, add, or_ok};
 use crate::args;
 use crate::failure::Failure;
+use crate::sql::statement;
 use crate::store::Target;
 
 /// What the migrations make, with default names; a test keeps it up to date.
@@ -207,11 +208,11 @@ async fn missing_rights(conn: &mut MySqlConnection, target: &Target) -> sqlx::Re
             "update" => format!("explain update {object} set hash = hash where 1 = 0"),
             _ => continue,
         };
-        let tried = conn.execute(AssertSqlSafe(sql)).await;
+        let tried = conn.execute(statement(sql)).await;
         let is_denied = tried.is_err_and(|error| is_denied(&error));
         if is_denied {
             found.push(
-                Finding::problem("rights", format!("'{account}' may not {verb} {object}"))
+                Finding::problem("rights", format!("'{account}' lacks {verb} on {object}"))
                     .why("a service that delivers needs it; `postroom roles` gives all of them")
                     .sql(format!("grant {verb} on {object} to '{account}'")),
             );
@@ -237,7 +238,7 @@ async fn leases(conn: &mut MySqlConnection, target: &Target) -> sqlx::Result<Vec
         )
     };
     let sql = format!("select cast({} + {} as signed)", lost("queue"), lost("ordered"));
-    let lost: i64 = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(conn).await?;
+    let lost: i64 = sqlx::query_scalar(statement(sql)).fetch_one(conn).await?;
     Ok(vec![super::queue::leases(lost)])
 }
 
@@ -327,15 +328,15 @@ mod tests {
         let url = std::env::var("POSTROOM_TEST_MYSQL_URL").expect("`cargo xtask test` sets it");
         let mut conn = MySqlConnection::connect(&url).await.expect("connects");
         let name = format!("doctor_{}", postroom::MessageId::new().as_uuid().simple());
-        conn.execute(AssertSqlSafe(format!("create database {name}"))).await.expect("creates");
+        conn.execute(statement(format!("create database {name}"))).await.expect("creates");
         let url = format!("{}/{name}", url.trim_end_matches('/'));
         let store = postroom::MySqlStore::connect(&url, postroom::StoreConfig::default()).await;
         let store = store.expect("connects");
         postroom::store::AdminStore::migrate(&store).await.expect("migrates");
         store.close().await;
-        conn.execute(AssertSqlSafe(format!("use {name}"))).await.expect("uses");
+        conn.execute(statement(format!("use {name}"))).await.expect("uses");
         let mut objects = objects(&mut conn, "postroom_").await.expect("reads");
-        conn.execute(AssertSqlSafe(format!("drop database {name}"))).await.expect("drops");
+        conn.execute(statement(format!("drop database {name}"))).await.expect("drops");
         // Procedures are read from the script, with their marks.
         objects.retain(|object| object.kind != "procedure");
         let plain = |mut object: Object| {

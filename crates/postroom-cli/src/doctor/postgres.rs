@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use postroom::{Roles, Timestamp};
 use sqlx::postgres::{PgListener, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+use sqlx::{PgConnection, Row as _};
 
 use super::catalog::{self, Drift, Object};
 use super::rights::{self, Right};
 use super::{Finding, add, blind, or_ok};
 use crate::args;
 use crate::failure::Failure;
+use crate::sql::statement;
 use crate::store::Target;
 
 /// What the migrations make, with default names; a test keeps it up to date.
@@ -254,7 +255,7 @@ async fn missing_rights(conn: &mut PgConnection, target: &Target) -> sqlx::Resul
     let finding = |(verb, object, user): (String, String, String)| {
         let is_function = verb == "execute";
         let kind = if is_function { "function " } else { "" };
-        Finding::problem("rights", format!("{user} may not {verb} {kind}{object}"))
+        Finding::problem("rights", format!("{user} lacks {verb} on {kind}{object}"))
             .why("a service that delivers needs it; `postroom roles` gives all of them to a role")
             .sql(format!("grant {verb} on {kind}{object} to {user}"))
     };
@@ -269,7 +270,7 @@ async fn leases(conn: &mut PgConnection, target: &Target) -> sqlx::Result<Vec<Fi
         "select count(*) from \"{schema}\".{prefix}{queue}_queue
         where token is not null and locked_until < clock_timestamp() - interval '1 minute'"
     );
-    let lost: i64 = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(conn).await?;
+    let lost: i64 = sqlx::query_scalar(statement(sql)).fetch_one(conn).await?;
     Ok(vec![super::queue::leases(lost)])
 }
 
@@ -415,10 +416,10 @@ mod tests {
         let schema = format!("doctor_{}", postroom::MessageId::new().as_uuid().simple());
         let config = postroom::StoreConfig { schema: schema.clone(), ..Default::default() };
         let script = postroom::postgres::migration_sql(&config).expect("legal");
-        conn.execute(sqlx::raw_sql(AssertSqlSafe(script))).await.expect("runs");
+        conn.execute(sqlx::raw_sql(statement(script))).await.expect("runs");
         let objects = objects(&mut conn, &schema).await.expect("reads");
         let drop = format!("drop schema \"{schema}\" cascade");
-        conn.execute(AssertSqlSafe(drop)).await.expect("drops");
+        conn.execute(statement(drop)).await.expect("drops");
         let list: String = objects.iter().map(Object::line).collect();
         assert!(list == CATALOG, "src/doctor/catalog/postgres.txt must be:\n{list}");
     }

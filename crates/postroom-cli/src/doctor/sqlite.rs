@@ -8,11 +8,12 @@ use std::time::Duration;
 use postroom::store::AdminStore as _;
 use postroom::{SqliteStore, Timestamp};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
+use sqlx::{ConnectOptions as _, Executor as _};
 
 use super::catalog::{self, Drift, Object};
 use super::{Finding, Level, add};
 use crate::failure::{Exit, Failure};
+use crate::sql::statement;
 use crate::store::Target;
 
 /// Less free space than this is a warning.
@@ -79,7 +80,7 @@ async fn version(conn: &mut SqliteConnection, target: &Target) -> Finding {
     let check = "schema version";
     let (schema, prefix) = target.names();
     let sql = format!("select version, min_client from {schema}_{prefix}meta where only_row = 1");
-    let found: sqlx::Result<(u32, u32)> = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(conn).await;
+    let found: sqlx::Result<(u32, u32)> = sqlx::query_as(statement(sql)).fetch_one(conn).await;
     let reference = reference(target).await.map(|(_, version)| version);
     match (found, reference) {
         (Ok((found, needs)), Ok(ours)) if found >= ours && needs <= ours => {
@@ -186,7 +187,7 @@ async fn leases(conn: &mut SqliteConnection, target: &Target) -> sqlx::Result<Ve
         where token is not null and locked_until < ?1"
     );
     let before = Timestamp::host_now().saturating_sub(Duration::from_secs(60));
-    let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(before.as_micros());
+    let query = sqlx::query_scalar(statement(sql)).bind(before.as_micros());
     Ok(vec![super::queue::leases(query.fetch_one(conn).await?)])
 }
 

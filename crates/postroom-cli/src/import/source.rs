@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::TryStreamExt as _;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{
-    AssertSqlSafe, ColumnIndex, ConnectOptions as _, Connection as _, Decode, Executor as _,
-    MySqlConnection, PgConnection, Row, SqliteConnection, Type,
+    ColumnIndex, ConnectOptions as _, Connection as _, Decode, Executor as _, MySqlConnection,
+    PgConnection, Row, SqliteConnection, Type,
 };
 use tokio::sync::mpsc;
 
@@ -20,6 +20,7 @@ use super::row::{Cell, OldRow};
 use super::shape::Field;
 use super::table::{Column, Plan, Table, Wanted};
 use crate::failure::{Exit, Failure};
+use crate::sql::statement;
 use crate::url::{Kind, Url};
 
 /// How long to wait for a server.
@@ -101,7 +102,7 @@ impl Source {
 
     /// How many rows there are to import.
     pub(crate) async fn count(&mut self, plan: &Plan) -> Result<u64, Failure> {
-        let sql = AssertSqlSafe(plan.count());
+        let sql = statement(plan.count());
         let counted: sqlx::Result<i64> =
             each!(self, conn => sqlx::query_scalar(sql).fetch_one(&mut **conn).await);
         let counted = counted.map_err(|error| failed("count the rows", &error))?;
@@ -115,7 +116,7 @@ impl Source {
         max_payload: usize,
     ) -> mpsc::Receiver<Result<OldRow, Failure>> {
         let (sender, receiver) = mpsc::channel(ROWS_AHEAD);
-        let sql = AssertSqlSafe(plan.select(max_payload));
+        let sql = statement(plan.select(max_payload));
         let fields: Vec<_> = plan.fields().collect();
         tokio::spawn(async move {
             let pumped: sqlx::Result<()> = each!(self, conn => {

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use postroom::store::AdminStore;
 use postroom::{Message, Outbox};
@@ -20,7 +21,8 @@ fn cli_1_ctrl_c_stops_between_two_chunks_and_says_what_was_done() {
     let store = store(&schema);
     let mut holder = runtime.block_on(async {
         let messages = (0..1_200).map(|_| Message::builder("t").payload("{}"));
-        let published = Outbox::new(store.clone()).publish_all(messages).await.expect("publishes");
+        let outbox = Outbox::new(Arc::clone(&store));
+        let published = outbox.publish_all(messages).await.expect("publishes");
         let ids: Vec<_> = published.iter().map(|published| published.id).collect();
         assert_eq!(store.discard(&ids).await.expect("discards").applied.len(), 1_200);
         let mut holder = PgConnection::connect(&url()).await.expect("connects");

@@ -92,7 +92,7 @@ fn sch_6_missing_rights_are_found_and_mended() {
         ("select", "postroom_outbox_attempt"),
     ] {
         world.sql(&format!("revoke {right} on {table} from {role}"));
-        let text = format!("may not {right} {table}");
+        let text = format!("lacks {right} on {table}");
         let found = complaint(&world, &options, "rights", &text).expect(&text);
         assert_eq!(found["level"], "problem");
         follow(&world, &found);

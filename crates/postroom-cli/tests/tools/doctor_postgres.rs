@@ -81,11 +81,11 @@ fn sch_6_missing_rights_are_found_and_mended() {
     let options = [url.as_str()];
     assert_eq!(complaint(&world, &options, "rights", ""), None);
     for (right, text) in [
-        ("delete on postroom.outbox_queue", "may not delete \"postroom\".outbox_queue"),
-        ("usage on sequence postroom.outbox_seq", "may not usage \"postroom\".outbox_seq"),
+        ("delete on postroom.outbox_queue", "lacks delete on \"postroom\".outbox_queue"),
+        ("usage on sequence postroom.outbox_seq", "lacks usage on \"postroom\".outbox_seq"),
         (
             "execute on function postroom.outbox_run_settle",
-            "may not execute function \"postroom\".outbox_run_settle",
+            "lacks execute on function \"postroom\".outbox_run_settle",
         ),
     ] {
         world.sql(&format!("revoke {right} from {worker}"));
