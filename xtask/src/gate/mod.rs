@@ -195,11 +195,11 @@ impl Gate<'_> {
 
     /// The sink that builds a C library, on the mock of a cluster that the library brings.
     fn kafka(&self) -> Result<()> {
-        let missing = [
+        let needed = [
             (finds(&["pkg-config", "--exists", "openssl"]), "OpenSSL", "libssl-dev pkg-config"),
             (finds(&["kcat", "-V"]), "kcat, which reads what was written", "kcat"),
         ];
-        for (_, what, package) in missing.iter().filter(|(found, ..)| !found) {
+        if let Some((_, what, package)) = needed.iter().find(|(found, ..)| !found) {
             bail!("the Kafka sink needs {what}: `apt-get install {package}` on Debian");
         }
         let package = ["--package", "postroom-sinks", "--features", "kafka-tls"];
