@@ -23,7 +23,7 @@ pub mod process;
 mod rabbitmq;
 mod redis;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -213,11 +213,20 @@ impl Server {
         if let Some(process) = self.process.take() {
             process.kill();
         }
+        self.wait_for_silence();
     }
 
     /// Asks it to end, as an operator does. Its files stay.
     pub fn stop(&mut self) {
         self.process = None;
+        self.wait_for_silence();
+    }
+
+    /// A process that we did not start ourselves, as the one behind RabbitMQ's script, may take a
+    /// moment longer to be gone.
+    fn wait_for_silence(&self) {
+        let answers = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok();
+        let _ = process::wait_until(START_LIMIT, || Ok(!answers()));
     }
 
     /// Starts it after a [`kill`](Self::kill) or [`stop`](Self::stop), on the same port and with

@@ -48,6 +48,13 @@ impl Url {
         (path != ":memory:" && !path.is_empty()).then_some(path)
     }
 
+    /// The value of a parameter behind the `?`.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let (_, parameters) = self.raw.split_once('?')?;
+        let pairs = parameters.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
     /// Whether the database is on this host: a file, a socket or a loopback address.
     pub(crate) fn is_local(&self) -> bool {
         if self.kind == Kind::Sqlite {

@@ -7,8 +7,8 @@ use postroom::Message;
 use postroom::store::{AdminStore as _, List};
 use postroom_servers::{Durability, Kind, Server};
 use relay::receivers::{
-    Arrived, Numbered, Webhook, check, in_nats, in_rabbit, in_redis, nats_stream, protect_redis,
-    rabbit_queue,
+    Arrived, Numbered, Webhook, check, in_nats, in_rabbit, in_redis, named_stream, nats_stream,
+    protect_redis, rabbit_queue,
 };
 use relay::{Database, Relays, postgres_url};
 
@@ -187,6 +187,33 @@ fn rly_3_two_relays_lose_nothing_while_relays_and_brokers_are_killed() {
         let bound = rounds * 2 * BATCH;
         assert!(repeated <= bound, "{name}: {repeated} came more than once");
     }
+}
+
+/// The shared NATS, with a stream that forgets ids after two minutes, as streams do by default.
+#[test]
+fn b32_doctor_warns_of_a_stream_that_forgets_ids_too_early() {
+    let database = Database::new();
+    let nats = std::env::var("POSTROOM_TEST_NATS_URL").expect("`cargo xtask test` sets it");
+    let name = database.schema.clone();
+    database.runtime.block_on(named_stream(&nats, &name));
+    let text = format!(
+        "[stores.shop]\nurl = \"{}\"\nschema = \"{name}\"\n\
+         [sinks.events.nats]\nurl = \"{nats}\"\nstream = \"{name}\"\n\
+         [[routes]]\ntopics = \"*\"\nsink = \"events\"\n",
+        postgres_url()
+    );
+    let relays = Relays::new(&text);
+    let (code, page) = relays.run(&["doctor", "--config", "postroom.toml"]);
+    assert_eq!(code, Some(0), "{page}");
+    let warning = format!("stream {name} forgets message ids after 120s");
+    assert!(page.contains(&warning) && page.contains("! sink"), "{page}");
+    assert!(page.contains("✓ schema version"), "{page}");
+    let enough = text.replace("topics = \"*\"", "topics = \"*\"\nretry = { attempts = 3 }");
+    let (code, page) = Relays::new(&enough).run(&["doctor", "--config", "postroom.toml"]);
+    assert!(code == Some(0) && page.contains("✓ sink"), "{page}");
+    let away = text.replace(&nats, "nats://127.0.0.1:1");
+    let (code, page) = Relays::new(&away).run(&["doctor", "--config", "postroom.toml"]);
+    assert!(code == Some(1) && page.contains("✗ sink"), "{page}");
 }
 
 /// The number of a key such as `nats-3`.

@@ -1,9 +1,12 @@
 //! `postroom doctor`.
 
+use postroom_sinks::Probed;
 use serde_json::json;
 
 use super::Report;
+use super::up::probe;
 use crate::args;
+use crate::config::Loaded;
 use crate::doctor::{Finding, Fix, Level, examine};
 use crate::failure::{Exit, Failure};
 use crate::render::{Screen, inert, json, paint, style};
@@ -15,6 +18,9 @@ pub(super) async fn run(
     as_json: bool,
     screen: &Screen,
 ) -> Result<Report, Failure> {
+    if let Some(path) = &args.config {
+        return all(&Loaded::read(path, None)?, args, target, as_json, screen).await;
+    }
     let findings = examine(target, args).await?;
     let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
     let report = Report::data(match as_json {
@@ -25,6 +31,64 @@ pub(super) async fn run(
         Level::Problem => report.ends_with(Exit::Error),
         _ => report,
     })
+}
+
+/// Every database and every sink of a configuration file. One that can not be reached is a finding
+/// like any other.
+async fn all(
+    config: &Loaded,
+    args: &args::Doctor,
+    target: &Target,
+    as_json: bool,
+    screen: &Screen,
+) -> Result<Report, Failure> {
+    let mut sections = Vec::new();
+    let named = config.stores.iter().map(|(name, target)| (format!("{name}: {target}"), target));
+    let alone = config.stores.is_empty().then(|| (target.to_string(), target));
+    for (title, target) in named.chain(alone) {
+        let findings = examine(target, args).await.unwrap_or_else(|failure| {
+            let what = failure.map(|text| target.url().scrub(text)).in_one_line();
+            vec![Finding::problem("server", what)]
+        });
+        sections.push((title, findings));
+    }
+    let mut sinks = Vec::new();
+    for sink in &config.sinks {
+        sinks.extend(findings_of(&sink.name, sink.kind, probe(sink).await));
+    }
+    sections.push(("sinks".to_owned(), sinks));
+    let levels = sections.iter().flat_map(|(_, findings)| findings).map(|finding| finding.level);
+    let worst = levels.max().unwrap_or(Level::Ok);
+    let report = Report::data(match as_json {
+        true => {
+            let section = |(title, findings): &(String, Vec<Finding>)| json!({ "title": title, "findings": findings });
+            let sections: Vec<_> = sections.iter().map(section).collect();
+            json::document(&json!({ "worst": worst, "sections": sections }))
+        }
+        false => {
+            let pages = sections.iter().map(|(title, found)| page(title, found, screen.color));
+            pages.collect::<Vec<_>>().join("\n")
+        }
+    });
+    Ok(match worst {
+        Level::Problem => report.ends_with(Exit::Error),
+        _ => report,
+    })
+}
+
+/// What a sink says about itself.
+fn findings_of(name: &str, kind: &str, probed: Probed) -> Vec<Finding> {
+    let Probed { broken, warnings, about } = probed;
+    if let Some(why) = broken {
+        let what = format!("{name} ({kind}) can not be used");
+        return vec![Finding::problem("sink", what).why(why)];
+    }
+    let about = about.unwrap_or_else(|| kind.to_owned());
+    if warnings.is_empty() {
+        return vec![Finding::ok("sink", format!("{name}: {about}"))];
+    }
+    let warning = |why| Finding::warning("sink", format!("{name}: {about}")).why(why);
+    warnings.into_iter().map(warning).collect()
 }
 
 /// One line for each check, with what to do about those that are not fine.

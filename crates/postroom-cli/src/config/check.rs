@@ -100,7 +100,7 @@ impl Config {
 
     /// A receiver that never answers must not take the workers of all others, and one that answers
     /// requests must not be flooded with them.
-    fn default_concurrency(&self, route: &Route) -> Option<usize> {
+    pub(super) fn default_concurrency(&self, route: &Route) -> Option<usize> {
         let sink = self.sinks.get(route.sink.get_ref());
         let polite = sink.and_then(|sink| sink.get_ref().polite_concurrency());
         let fair = (self.sinks.len() > 1).then_some((self.dispatcher.workers * 3 / 4).max(1));

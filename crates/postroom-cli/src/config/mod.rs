@@ -354,6 +354,24 @@ sink = "n"
     }
 
     #[test]
+    fn rly_2_no_sink_gets_all_workers_when_there_are_others() {
+        let of = |text: &str| {
+            let Loaded { config, .. } = loaded(text);
+            let most = |route: &Route| config.default_concurrency(route);
+            config.routes.iter().map(most).collect::<Vec<_>>()
+        };
+        let route = |sink: &str| format!("[[routes]]\ntopics = \"{sink}\"\nsink = \"{sink}\"\n");
+        let alone = format!("[sinks.n.nats]\nurl = \"nats://x\"\n{}", route("n"));
+        assert_eq!(of(&alone), [None]);
+        let both = format!(
+            "[sinks.n.nats]\nurl = \"nats://x\"\n[sinks.h.http]\nurl = \"https://x.example\"\n{}{}",
+            route("n"),
+            route("h")
+        );
+        assert_eq!(of(&both), [Some(192), Some(32)]);
+    }
+
+    #[test]
     fn dsp_10_rates_are_what_people_write() {
         assert_eq!(parse_rate("100/s"), Ok(Rate::per_second(100)));
         assert_eq!(parse_rate(" 30 / m"), Ok(Rate::per_minute(30)));

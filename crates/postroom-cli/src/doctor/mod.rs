@@ -19,7 +19,7 @@ use sqlx::Connection;
 use crate::args;
 use crate::failure::{Exit, Failure};
 use crate::store::{Access, Target};
-use crate::url::Kind;
+use crate::url::{Kind, Url};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -114,6 +114,7 @@ pub(crate) async fn examine(target: &Target, args: &args::Doctor) -> Result<Vec<
         Kind::MySql => mysql::examine(target, args).await?,
         Kind::Sqlite => sqlite::examine(target).await?,
     };
+    findings.extend(encryption(target.url()));
     // A queue is only looked at when it can be: to open a SQLite file changes its journal mode.
     let blocked = findings.iter().any(|finding| {
         let matters = ["schema version", "journal mode"].contains(&finding.check);
@@ -184,9 +185,54 @@ fn clock(before: Timestamp, database: Timestamp) -> Finding {
     Finding::warning(check, what).why(why).command("timedatectl set-ntp true")
 }
 
+/// Whether a server elsewhere has to show who it is. Drivers take a connection that is not
+/// encrypted when they are told nothing.
+fn encryption(url: &Url) -> Option<Finding> {
+    let (name, value) = match url.kind {
+        Kind::Sqlite => return None,
+        Kind::Postgres => ("sslmode", "verify-full"),
+        Kind::MySql => ("ssl-mode", "VERIFY_IDENTITY"),
+    };
+    let check = "encryption";
+    if url.is_local() {
+        return Some(Finding::ok(check, "the server is on this host"));
+    }
+    let given = url.parameter(name).or_else(|| url.parameter(&name.replace('-', "")));
+    if given.is_some_and(|given| given.eq_ignore_ascii_case(value)) {
+        return Some(Finding::ok(check, "the server has to show a certificate for its name"));
+    }
+    let why = "whoever is on the way could read messages, or answer in its place";
+    let what = "the connection may be in plain text, or to anybody";
+    let fix = format!("add {name}={value} to the parameters of the URL");
+    Some(Finding::warning(check, what).why(why).command(fix))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn x13_a_server_elsewhere_has_to_show_who_it_is() {
+        let level = |url: &str| encryption(&Url::parse(url).expect(url)).map(|found| found.level);
+        assert_eq!(level("sqlite:a.db"), None);
+        for fine in [
+            "postgres://localhost/app",
+            "mysql://127.0.0.1/app",
+            "postgres://db.example/app?sslmode=verify-full",
+            "postgres://db.example/app?a=b&sslmode=verify-full",
+            "mysql://db.example/app?ssl-mode=VERIFY_IDENTITY",
+        ] {
+            assert_eq!(level(fine), Some(Level::Ok), "{fine}");
+        }
+        for bad in [
+            "postgres://db.example/app",
+            "postgres://db.example/app?sslmode=require",
+            "postgres://db.example/sslmode=verify-full",
+            "mysql://db.example/app?ssl-mode=REQUIRED",
+        ] {
+            assert_eq!(level(bad), Some(Level::Warning), "{bad}");
+        }
+    }
 
     #[test]
     fn a_clock_that_is_off_is_a_warning_in_both_directions() {

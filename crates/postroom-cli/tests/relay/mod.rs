@@ -123,6 +123,16 @@ impl Relays {
         self.running.push(child.expect("the binary starts"));
     }
 
+    /// Runs another command beside them: its exit code, and what it printed.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let ran = Command::new(env!("CARGO_BIN_EXE_postroom"))
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .output()
+            .expect("the binary runs");
+        (ran.status.code(), String::from_utf8(ran.stdout).expect("UTF-8"))
+    }
+
     /// Ends the oldest one as a crash does.
     pub(crate) fn kill_one(&mut self) {
         let mut child = self.running.remove(0);

@@ -64,10 +64,19 @@ pub(crate) fn check(name: &str, arrived: &[Arrived], keys: usize, per_key: usize
 
 /// The stream that takes all subjects `nats.*`.
 pub(crate) async fn nats_stream(url: &str) -> jetstream::stream::Stream {
+    stream(url, "RELAY", "nats.>").await
+}
+
+/// A stream of its own.
+pub(crate) async fn named_stream(url: &str, name: &str) {
+    stream(url, name, &format!("{name}.>")).await;
+}
+
+async fn stream(url: &str, name: &str, subjects: &str) -> jetstream::stream::Stream {
     let client = async_nats::connect(url).await.expect("connects");
     let config = jetstream::stream::Config {
-        name: "RELAY".to_owned(),
-        subjects: vec!["nats.>".to_owned()],
+        name: name.to_owned(),
+        subjects: vec![subjects.to_owned()],
         ..Default::default()
     };
     jetstream::new(client).get_or_create_stream(config).await.expect("a stream")
