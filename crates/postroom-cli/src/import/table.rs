@@ -68,16 +68,23 @@ impl Wanted {
         [format!("{}{name}", self.schema.as_deref().map(plain).unwrap_or_default()), name]
     }
 
-    /// The table that is meant: the best match, if there is just one.
+    /// The table that is meant: the best match, if there is just one. One that is elsewhere, in
+    /// somebody else's schema perhaps, is not meant unless its schema is named.
     pub(crate) fn choose(&self, tables: Vec<Table>) -> Result<Table, Failure> {
-        let best = tables.iter().map(|table| self.distance(table)).min();
+        let (near, far): (Vec<_>, Vec<_>) =
+            tables.into_iter().partition(|table| self.distance(table).0 < ELSEWHERE);
+        let best = near.iter().map(|table| self.distance(table)).min();
         let mut close: Vec<_> =
-            tables.into_iter().filter(|table| Some(self.distance(table)) == best).collect();
+            near.into_iter().filter(|table| Some(self.distance(table)) == best).collect();
         match (close.len(), close.pop()) {
             (1, Some(table)) => Ok(table),
             (_, None) => {
                 let what = format!("there is no table {self} in the source database");
-                let next = "name it with --table, its database with --source-url";
+                let elsewhere: Vec<_> = far.iter().map(Table::to_string).collect();
+                let next = match elsewhere.is_empty() {
+                    true => "name it with --table, its database with --source-url".to_owned(),
+                    false => format!("name it with --table: there is {}", elsewhere.join(", ")),
+                };
                 Err(Failure::new(Exit::Invalid, what).next(next))
             }
             (_, Some(last)) => {
@@ -97,11 +104,14 @@ impl Wanted {
             (Some(true), true, _) => 0,
             (Some(false), false, true) => 1,
             (_, _, true) => 2,
-            _ => 3,
+            _ => ELSEWHERE,
         };
         (place, self.name != table.name)
     }
 }
+
+/// The distance of a table that is neither here nor in the schema that was named.
+const ELSEWHERE: u8 = 3;
 
 /// Which columns are read, and how.
 #[derive(Clone, Debug)]
@@ -269,9 +279,13 @@ mod tests {
         assert_eq!(chosen("infra.Outbox", &tables[1..]).unwrap(), "public.infra_outbox");
         assert_eq!(chosen("infra.Outbox", &tables[1..2]).unwrap(), "public.outbox");
         assert_eq!(chosen("outbox", &tables[..2]).unwrap(), "public.outbox");
-        let twice = [table("a", "t", false), table("b", "t", false)];
+        let twice = [table("a", "t", true), table("b", "t", true)];
         let failure = chosen("t", &twice).unwrap_err().render(false);
         assert!(failure.contains("t can be any of a.t, b.t"), "{failure}");
+        let elsewhere = [table("a", "t", false), table("b", "t", false)];
+        let failure = chosen("t", &elsewhere).unwrap_err().render(false);
+        assert!(failure.contains("there is no table t"), "{failure}");
+        assert!(failure.contains("there is a.t, b.t"), "{failure}");
         assert!(chosen("t", &[]).unwrap_err().render(false).contains("there is no table t"));
     }
 

@@ -16,13 +16,14 @@ old as materialized (
                 select
                 from postroom.outbox_message as message
                 where message.id = key.message_id
-                    and not exists (
-                        select
+                    -- A value, not a join: one that thinks the table is small reads all of it for
+                    -- each key.
+                    and coalesce((
+                        select settled.state <> 1
+                            or settled.settled_at > (select settled_before from clock)
                         from postroom.outbox_settled as settled
                         where settled.seq = message.seq
-                            and settled.state = 1
-                            and settled.settled_at <= (select settled_before from clock)
-                    )
+                    ), true)
             )
         end
     order by created_at

@@ -154,8 +154,8 @@ async fn pass(
         let (from_server, to_server) = server.into_split();
         // When one direction ends, both do.
         tokio::select! {
-            ended = pump(from_client, to_server, &mut in_one, None) => ended,
-            ended = pump(from_server, to_client, &mut in_other, Some(words)) => ended,
+            ended = pump(from_client, to_server, (&mut in_one, era), None) => ended,
+            ended = pump(from_server, to_client, (&mut in_other, era), Some(words)) => ended,
         }
     };
     tokio::select! {
@@ -167,7 +167,7 @@ async fn pass(
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    heard: &mut watch::Receiver<Order>,
+    (heard, era): (&mut watch::Receiver<Order>, u64),
     mut words: Option<broadcast::Receiver<Vec<u8>>>,
 ) -> Result<()> {
     let mut buffer = vec![0; 65_536];
@@ -183,9 +183,13 @@ async fn pump(
             return Ok(());
         }
         let thawed = heard.wait_for(|order| order.traffic != Traffic::Frozen).await;
-        let Ok(traffic) = thawed.map(|order| order.traffic) else { return Ok(()) };
+        let Ok(order) = thawed.map(|order| *order) else { return Ok(()) };
+        // What was cut stays so, whatever is said about traffic afterwards.
+        if order.era != era {
+            return Ok(());
+        }
         let is_answer = words.is_some();
-        if !(is_answer && traffic == Traffic::AnswersLost) {
+        if !(is_answer && order.traffic == Traffic::AnswersLost) {
             to.write_all(&buffer[..read]).await?;
         }
     }
