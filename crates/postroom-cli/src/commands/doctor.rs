@@ -61,8 +61,9 @@ async fn all(
     let worst = levels.max().unwrap_or(Level::Ok);
     let report = Report::data(match as_json {
         true => {
-            let section = |(title, findings): &(String, Vec<Finding>)| json!({ "title": title, "findings": findings });
-            let sections: Vec<_> = sections.iter().map(section).collect();
+            let section = |title, found| json!({ "title": title, "findings": found });
+            let sections: Vec<_> =
+                sections.iter().map(|(title, found)| section(title, found)).collect();
             json::document(&json!({ "worst": worst, "sections": sections }))
         }
         false => {

@@ -97,7 +97,7 @@ impl Source {
                 _ => tables.push(Table { columns: vec![column], ..table }),
             }
         }
-        wanted.choose(tables)
+        wanted.choose(kind, tables)
     }
 
     /// How many rows there are to import.

@@ -68,11 +68,12 @@ impl Wanted {
         [format!("{}{name}", self.schema.as_deref().map(plain).unwrap_or_default()), name]
     }
 
-    /// The table that is meant: the best match, if there is just one. One that is elsewhere, in
-    /// somebody else's schema perhaps, is not meant unless its schema is named.
-    pub(crate) fn choose(&self, tables: Vec<Table>) -> Result<Table, Failure> {
-        let (near, far): (Vec<_>, Vec<_>) =
-            tables.into_iter().partition(|table| self.distance(table).0 < ELSEWHERE);
+    /// The table that is meant: the best match, if there is just one. On MySQL a schema is another
+    /// database, and somebody else's perhaps: there it has to be named.
+    pub(crate) fn choose(&self, kind: Kind, tables: Vec<Table>) -> Result<Table, Failure> {
+        let (near, far): (Vec<_>, Vec<_>) = tables
+            .into_iter()
+            .partition(|table| kind != Kind::MySql || self.distance(table).0 < ELSEWHERE);
         let best = near.iter().map(|table| self.distance(table)).min();
         let mut close: Vec<_> =
             near.into_iter().filter(|table| Some(self.distance(table)) == best).collect();
@@ -265,7 +266,11 @@ mod tests {
     }
 
     fn chosen(wanted: &str, tables: &[Table]) -> Result<String, Failure> {
-        Wanted::new(wanted).choose(tables.to_vec()).map(|table| table.to_string())
+        chosen_on(Kind::Postgres, wanted, tables)
+    }
+
+    fn chosen_on(kind: Kind, wanted: &str, tables: &[Table]) -> Result<String, Failure> {
+        Wanted::new(wanted).choose(kind, tables.to_vec()).map(|table| table.to_string())
     }
 
     #[test]
@@ -279,13 +284,14 @@ mod tests {
         assert_eq!(chosen("infra.Outbox", &tables[1..]).unwrap(), "public.infra_outbox");
         assert_eq!(chosen("infra.Outbox", &tables[1..2]).unwrap(), "public.outbox");
         assert_eq!(chosen("outbox", &tables[..2]).unwrap(), "public.outbox");
-        let twice = [table("a", "t", true), table("b", "t", true)];
-        let failure = chosen("t", &twice).unwrap_err().render(false);
-        assert!(failure.contains("t can be any of a.t, b.t"), "{failure}");
         let elsewhere = [table("a", "t", false), table("b", "t", false)];
         let failure = chosen("t", &elsewhere).unwrap_err().render(false);
+        assert!(failure.contains("t can be any of a.t, b.t"), "{failure}");
+        assert_eq!(chosen("t", &elsewhere[..1]).unwrap(), "a.t");
+        let failure = chosen_on(Kind::MySql, "t", &elsewhere[..1]).unwrap_err().render(false);
         assert!(failure.contains("there is no table t"), "{failure}");
-        assert!(failure.contains("there is a.t, b.t"), "{failure}");
+        assert!(failure.contains("name it with --table: there is a.t"), "{failure}");
+        assert_eq!(chosen_on(Kind::MySql, "a.t", &elsewhere).unwrap(), "a.t");
         assert!(chosen("t", &[]).unwrap_err().render(false).contains("there is no table t"));
     }
 
