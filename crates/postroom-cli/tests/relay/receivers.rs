@@ -130,7 +130,10 @@ pub(crate) async fn in_rabbit(url: &str) -> Vec<Arrived> {
 
 pub(crate) async fn in_redis(url: &str, stream: &str) -> Vec<Arrived> {
     let client = redis::Client::open(url).expect("a URL");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("connects");
+    // Thousands of entries in one answer take longer than the client waits by itself.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
+    let mut connection = connection.expect("connects");
     let all: redis::streams::StreamRangeReply =
         connection.xrange_all(stream).await.expect("entries");
     let one = |entry: &redis::streams::StreamId| {
