@@ -31,20 +31,59 @@ pub fn compare_with_reference<H: Harness>(cases: u32) {
         .expect("a runtime");
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let history = (any::<bool>(), any::<bool>(), vec(op(), 1..40));
+    for (keep_done, halt, ops) in found_before() {
+        runtime.block_on(compare::<H>(Options { keep_done, halt }, &ops));
+    }
     let outcome = TestRunner::new(config).run(&history, |(keep_done, halt, ops)| {
-        runtime.block_on(async {
-            let mut pair = Pair::<H>::fresh(Options { keep_done, halt }).await;
-            for op in &ops {
-                pair.step(op).await;
-            }
-            pair.compare_all().await;
-            pair.harness.finish().await;
-        });
+        runtime.block_on(compare::<H>(Options { keep_done, halt }, &ops));
         Ok(())
     });
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
+}
+
+async fn compare<H: Harness>(options: Options, ops: &[Op]) {
+    let mut pair = Pair::<H>::fresh(options).await;
+    for op in ops {
+        pair.step(op).await;
+    }
+    pair.compare_all().await;
+    pair.harness.finish().await;
+}
+
+/// Histories that showed a difference once.
+fn found_before() -> Vec<(bool, bool, Vec<Op>)> {
+    let due_in_a_second = |key| Draft {
+        due: Some(1),
+        ordering_key: Some(key),
+        key: None,
+        tenant: None,
+        expires: None,
+        priority: 0,
+        is_x: false,
+        repeat: None,
+    };
+    let claim = |batch, ordered| Op::Claim {
+        owner: 0,
+        batch,
+        suspects: 0,
+        max_attempts: 1,
+        terms: Terms { ordered, holding: None, without_x: false },
+    };
+    // How many rows that came due a claim moves, whose keys are all blocked. The first claim puts
+    // the cursor behind a key, so that the last one has two stretches.
+    let due_and_paused = vec![
+        Op::Publish(vec![Draft { due: None, ..due_in_a_second(0) }], End::Commit),
+        claim(1, true),
+        Op::Publish(vec![due_in_a_second(0)], End::Commit),
+        Op::Publish(vec![due_in_a_second(1), due_in_a_second(0)], End::Commit),
+        Op::Pause(Some("t")),
+        Op::Advance(1),
+        claim(1, true),
+        claim(2, true),
+    ];
+    vec![(false, true, due_and_paused)]
 }
 
 #[derive(Clone, Debug)]

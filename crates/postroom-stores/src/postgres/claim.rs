@@ -146,7 +146,7 @@ impl PgStore {
             .bind(taking.claim.held_keys().map(<[i64]>::to_vec))
             .bind(taking.claim.excluded_topics().to_vec())
             .bind(self.halt)
-            .bind(integer(taking.claim.batch()));
+            .bind(integer(taking.room));
         self.rows_for(Purpose::Claim, WHAT, query).await
     }
 }

@@ -85,10 +85,10 @@ impl SqliteStore {
         conn: &mut SqliteConnection,
         taking: &mut Taking<'_>,
     ) -> Result<()> {
-        self.unpark_ordered(conn, taking).await?;
         let last_slot = self.join(conn, taking).await?;
         let mut walk = Walk::behind(self.turn().cursor);
         loop {
+            self.unpark_ordered(conn, taking).await?;
             let last = self.stretch(conn, walk.after(), last_slot, taking).await?;
             if !walk.go_on(last) || taking.room == 0 {
                 break;
@@ -98,11 +98,11 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// What came due takes its place, as ready.
+    /// What came due takes its place, as ready: no more than a stretch has room for.
     async fn unpark_ordered(&self, conn: &mut SqliteConnection, taking: &Taking<'_>) -> Result<()> {
         let due: Vec<i64> = sqlx::query_scalar(self.sql().claim_due.clone())
             .bind(taking.now.as_micros())
-            .bind(taking.claim.batch())
+            .bind(taking.room)
             .fetch_all(&mut *conn)
             .await
             .map_err(classify)?;

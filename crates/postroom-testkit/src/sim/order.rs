@@ -19,13 +19,13 @@ impl State {
         if !self.has_ordered_work(taking.now) {
             return;
         }
-        self.unpark_ordered(taking.claim.batch() as usize, taking.now);
         let slots = self.join(taking.claim.owner(), taking.claim.lease(), taking.now);
         // No row is leased for longer than its slot.
         let ends = slots.iter().map(|slot| self.slots[slot].1);
         let until = ends.fold(taking.now.saturating_add(taking.claim.lease()), Timestamp::min);
         let mut walk = Walk::behind(self.cursor);
         loop {
+            self.unpark_ordered(taking.room as usize, taking.now);
             let last = self.stretch(walk.after(), &slots, until, taking);
             if !walk.go_on(last) || taking.room == 0 {
                 break;
@@ -34,7 +34,7 @@ impl State {
         self.cursor = walk.cursor(taking.room);
     }
 
-    /// What came due takes its place, as ready.
+    /// What came due takes its place, as ready: no more than a stretch has room for.
     fn unpark_ordered(&mut self, limit: usize, now: Timestamp) {
         let due = self.parked.iter().filter(|(_, row)| row.lane.is_some() && row.is_ready(now));
         let mut due: Vec<_> = due.map(|(seq, row)| (row.wake_at, *seq)).collect();
