@@ -21,6 +21,7 @@ mod control;
 mod join;
 pub mod order;
 mod wakes;
+mod watch;
 
 use std::fmt;
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub use join::{
     Standing, admit_members, join_id_taken,
 };
 pub use wakes::{Silence, Wakes};
+pub use watch::{AuditEntry, AuditRecord, Block, BlockedKey, Failing, Heartbeat, Node, TopicStats};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -93,6 +95,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Gives back the slots of an owner that claims no more, but those in which it holds items.
     /// Not calling it costs others the rest of its lease.
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>>;
+
+    /// Takes note of a dispatcher's sign of life; the last one of each owner counts. One that says
+    /// it is [gone](Self::leave) is forgotten.
+    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>> {
+        let _ = heartbeat;
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// What is paused now. For those who hold items already: a claim looks for itself.
     fn paused(&self) -> BoxFuture<'_, Result<Paused>>;

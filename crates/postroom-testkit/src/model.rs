@@ -170,7 +170,7 @@ fn paused() -> impl Strategy<Value = Option<&'static str>> {
 fn terms() -> impl Strategy<Value = Terms> {
     let holding = proptest::option::weighted(0.2, 0..KEYS);
     (proptest::bool::weighted(0.9), holding, proptest::bool::weighted(0.1))
-        .prop_map(|(ordered, holding, without_x)| Terms { ordered: true, holding, without_x })
+        .prop_map(|(ordered, holding, without_x)| Terms { ordered, holding, without_x })
 }
 
 fn age() -> impl Strategy<Value = Option<u64>> {

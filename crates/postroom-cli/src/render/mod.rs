@@ -173,6 +173,7 @@ pub(crate) mod tests {
             .build()
             .expect("legal");
         Record {
+            payload_bytes: message.payload().len() as u64,
             message: Some(message),
             id,
             work: WorkId::new(12),

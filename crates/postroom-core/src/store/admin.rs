@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::{BoxFuture, Changed, JoinMember, JoinRecord, ListJoins, Pause, PauseRecord, Store};
+use super::{
+    AuditEntry, AuditRecord, BlockedKey, BoxFuture, Changed, Failing, JoinMember, JoinRecord,
+    ListJoins, Node, Pause, PauseRecord, Store, TopicStats,
+};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::{JoinId, MessageId, OwnerToken, WorkId};
@@ -65,6 +68,44 @@ pub trait AdminStore: Store {
 
     /// Ends an open join without a follow-up, for good. Answers whether it was open.
     fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>>;
+
+    /// Dispatchers that were heard of within the last day, the live ones first, then by start.
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// What is not delivered, by topic: the ones with most first, at most `limit`. It reads live
+    /// rows and dead letters, never what is done.
+    fn topics(&self, limit: u32) -> BoxFuture<'_, Result<Vec<TopicStats>>> {
+        let _ = limit;
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Dead letters that are not discarded, and messages that wait for a retry: the newest of each,
+    /// at most `limit` of each, newest first.
+    fn failing(&self, limit: u32) -> BoxFuture<'_, Result<Vec<Failing>>> {
+        let _ = limit;
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Ordering keys that stand still, at most `limit`: those that a dead message stops first, then
+    /// by the message that stops them, oldest first.
+    fn blocked_keys(&self, limit: u32) -> BoxFuture<'_, Result<Vec<BlockedKey>>> {
+        let _ = limit;
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Writes an entry of the audit log, which both boxes of a database share.
+    fn write_audit<'a>(&'a self, entry: &'a AuditEntry) -> BoxFuture<'a, Result<()>> {
+        let _ = entry;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The audit log, newest first: entries with a number below `before`, at most `limit`.
+    fn audit(&self, before: Option<i64>, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRecord>>> {
+        let _ = (before, limit);
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 
     /// Brings the schema up to date; safe when many processes start at once.
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>>;
@@ -183,8 +224,10 @@ impl Status {
 /// A message with its delivery state.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The message; nothing when its row can not be decoded.
+    /// The message; nothing when its row can not be decoded. In a list it has no payload.
     pub message: Option<Message>,
+    /// How many bytes its payload has.
+    pub payload_bytes: u64,
     /// The identity, which can always be read.
     pub id: MessageId,
     /// Its place in the queue.

@@ -87,6 +87,7 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Record> {
     Ok(Record {
         // A row that can not be decoded is shown all the same: that is what people look for.
         message: stored_message(row).ok().and_then(|stored| stored.decode().ok()),
+        payload_bytes: row.try_get::<&[u8], _>("payload")?.len() as u64,
         id: MessageId::from(id),
         work: WorkId::new(row.try_get("seq")?),
         topic: text(row, "topic")?,

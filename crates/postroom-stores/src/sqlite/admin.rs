@@ -147,6 +147,7 @@ pub(super) fn record(row: &SqliteRow) -> sqlx::Result<Record> {
     };
     Ok(Record {
         message: stored_message(row).ok().and_then(|stored| stored.decode().ok()),
+        payload_bytes: row.try_get::<&[u8], _>("payload")?.len() as u64,
         id: MessageId::from(row.try_get::<Uuid, _>("id")?),
         work: WorkId::new(row.try_get("seq")?),
         topic: row.try_get("topic")?,

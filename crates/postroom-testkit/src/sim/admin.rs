@@ -132,6 +132,7 @@ fn record(state: &State, seq: i64) -> Option<Record> {
     let last = state.attempts.get(&id).and_then(|attempts| attempts.last());
     Some(Record {
         message: (!state.undecodable.contains(&seq)).then(|| stored.message.clone()),
+        payload_bytes: stored.message.payload().len() as u64,
         id,
         work: WorkId::new(seq),
         topic: stored.message.topic().to_string(),
