@@ -23,7 +23,7 @@ const CALLS: [(&str, &str); 10] = [
     ("renew", "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}'), 30000000"),
     ("purge", "null, 1000000, null, 1000"),
     ("purge_keys", "null, 1000000, 1000"),
-    ("get", "array[gen_random_uuid()]"),
+    ("get", "array[gen_random_uuid()], true"),
     ("replay", "null, '{1,2,3}', '{1,2,3}', '{1,2,3}', '{1,2,3}', '{1,2,3}'"),
     ("discard", "null, array_fill(gen_random_uuid(), '{3}')"),
     ("append_lookup", "array_fill(gen_random_uuid(), '{3}'), array_fill(''::bytea, '{3}')"),
@@ -115,10 +115,9 @@ async fn check(store: &PgStore, conn: &mut PgConnection, what: &str) {
     }
 }
 
-/// Scans that go by an index alone: the dead letters in a purge, and in a claim the question
-/// whether there is any ordered row.
+/// Scans that go by an index alone: in a claim the question whether there is any ordered row.
 fn unbound_scans(name: &str) -> usize {
-    usize::from(matches!(name, "purge" | "claim"))
+    usize::from(name == "claim")
 }
 
 /// The bands of a claim stop at their limit, because their index already has their order.
@@ -221,7 +220,13 @@ async fn adm_1_what_people_look_at_reads_live_rows_and_dead_letters() {
         }
         for (name, arguments, indexes) in LOOKS {
             let plan = explain(&store, engine.conn(), name, arguments).await;
-            assert!(!plan.contains("Seq Scan on outbox_"), "{name}, {when}:\n{plan}");
+            let mut whole = plan.lines().filter(|line| line.contains("Seq Scan on outbox_"));
+            // Live rows are few, but from key to key only some of them are read.
+            let is_live = |line: &str| {
+                let ordered = line.contains("queue_ordered") && name == "blocked_keys";
+                (line.contains("_queue_") || line.contains("_parked")) && !ordered
+            };
+            assert!(whole.all(is_live), "{name}, {when}:\n{plan}");
             let lines: Vec<_> = plan.lines().map(str::trim_start).collect();
             for pair in lines.windows(2) {
                 let one_by_one = pair[1].starts_with("Index Cond: (id = ");
