@@ -23,7 +23,7 @@ const CALLS: [(&str, &str); 10] = [
     ("renew", "null, gen_random_uuid(), '{1,2,3}', array_fill(gen_random_uuid(), '{3}'), 30000000"),
     ("purge", "null, 1000000, null, 1000"),
     ("purge_keys", "null, 1000000, 1000"),
-    ("get", "array[gen_random_uuid()]"),
+    ("get", "array[gen_random_uuid()], true"),
     ("replay", "null, '{1,2,3}', '{1,2,3}', '{1,2,3}', '{1,2,3}', '{1,2,3}'"),
     ("discard", "null, array_fill(gen_random_uuid(), '{3}')"),
     ("append_lookup", "array_fill(gen_random_uuid(), '{3}'), array_fill(''::bytea, '{3}')"),
@@ -43,6 +43,11 @@ const LOAD: &str = "
     insert into postroom.outbox_queue (seq, id, topic_hash, attempts, lost, priority)
     select 2000000 + number, gen_random_uuid(), 0, 0, 0, 0
     from generate_series(1, 1000) as number";
+
+/// The tables of a test alone: two that analyse each other's wait for each other.
+const ANALYZE: &str = "
+    analyze postroom.outbox_message, postroom.outbox_queue, postroom.outbox_parked,
+        postroom.outbox_settled, postroom.outbox_attempt, postroom.outbox_key";
 
 fn url() -> String {
     std::env::var("POSTROOM_TEST_PG_URL")
@@ -115,10 +120,9 @@ async fn check(store: &PgStore, conn: &mut PgConnection, what: &str) {
     }
 }
 
-/// Scans that go by an index alone: the dead letters in a purge, and in a claim the question
-/// whether there is any ordered row.
+/// Scans that go by an index alone: in a claim the question whether there is any ordered row.
 fn unbound_scans(name: &str) -> usize {
-    usize::from(matches!(name, "purge" | "claim"))
+    usize::from(name == "claim")
 }
 
 /// The bands of a claim stop at their limit, because their index already has their order.
@@ -175,7 +179,7 @@ async fn wq_11_plans_without_and_with_fresh_statistics() {
     let mut new = engine(&store).await;
     prepare(&store, new.conn()).await;
     check(&store, new.conn(), "never analysed").await;
-    run(&store, "analyze").await;
+    run(&store, ANALYZE).await;
     check(&store, new.conn(), "analysed").await;
     finish(store).await;
 }
@@ -183,12 +187,7 @@ async fn wq_11_plans_without_and_with_fresh_statistics() {
 #[tokio::test]
 async fn wq_11_plans_with_statistics_of_empty_tables() {
     let store = store(Queue::Outbox).await;
-    run(
-        &store,
-        "analyze postroom.outbox_message, postroom.outbox_queue, postroom.outbox_parked, \
-        postroom.outbox_settled",
-    )
-    .await;
+    run(&store, ANALYZE).await;
     run(&store, LOAD).await;
     let mut engine = engine(&store).await;
     prepare(&store, engine.conn()).await;
@@ -216,12 +215,18 @@ async fn adm_1_what_people_look_at_reads_live_rows_and_dead_letters() {
     for when in ["empty", "loaded", "analysed"] {
         match when {
             "loaded" => run(&store, LOAD).await,
-            "analysed" => run(&store, "analyze").await,
+            "analysed" => run(&store, ANALYZE).await,
             _ => {}
         }
         for (name, arguments, indexes) in LOOKS {
             let plan = explain(&store, engine.conn(), name, arguments).await;
-            assert!(!plan.contains("Seq Scan on outbox_"), "{name}, {when}:\n{plan}");
+            let mut whole = plan.lines().filter(|line| line.contains("Seq Scan on outbox_"));
+            // Live rows are few, but from key to key only some of them are read.
+            let is_live = |line: &str| {
+                let ordered = line.contains("queue_ordered") && name == "blocked_keys";
+                (line.contains("_queue_") || line.contains("_parked")) && !ordered
+            };
+            assert!(whole.all(is_live), "{name}, {when}:\n{plan}");
             let lines: Vec<_> = plan.lines().map(str::trim_start).collect();
             for pair in lines.windows(2) {
                 let one_by_one = pair[1].starts_with("Index Cond: (id = ");
@@ -249,7 +254,7 @@ async fn adm_1_lists_walk_an_index() {
     for when in ["empty", "loaded", "analysed"] {
         match when {
             "loaded" => run(&store, LOAD).await,
-            "analysed" => run(&store, "analyze").await,
+            "analysed" => run(&store, ANALYZE).await,
             _ => {}
         }
         let arguments = format!("5, {nothing} {span}, 500, 500, 2");
