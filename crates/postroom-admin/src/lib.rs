@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod api;
 mod desk;
+mod live;
 mod problem;
 mod routes;
 mod sampler;
@@ -112,5 +114,5 @@ impl Admin {
 
 /// Everything there is.
 fn all() -> Guarded {
-    Guarded::new().merge(access::session::routes())
+    Guarded::new().merge(access::session::routes()).merge(api::routes())
 }
