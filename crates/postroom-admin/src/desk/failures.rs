@@ -88,7 +88,8 @@ fn token<'a>(rest: &'a str, first: char, before: Option<char>) -> (&'a str, Opti
         return (&rest[..end + 2], Some("<text>"));
     }
     if first == '?' && before.is_some_and(|before| !before.is_whitespace()) {
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let ends = |c: char| c.is_whitespace() || "\"'`<>".contains(c);
+        let end = rest.find(ends).unwrap_or(rest.len());
         if rest[1..end].contains('=') {
             return (&rest[..end], Some("<query>"));
         }
