@@ -8,6 +8,8 @@ use postroom_core::{MessageId, Timestamp};
 
 /// The longest pattern, in characters.
 const LONGEST: usize = 200;
+/// Longer words are no words.
+const LONGEST_WORD: usize = 60;
 
 /// Failures of one topic with the same pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,13 +66,16 @@ pub(crate) fn pattern(error: &str) -> String {
     let mut rest = line;
     while let Some(next) = rest.chars().next() {
         let (token, placeholder) = token(rest, next, pattern.chars().next_back());
-        pattern.push_str(placeholder.unwrap_or(token));
-        rest = &rest[token.len()..];
-        if pattern.chars().count() > LONGEST {
+        let piece = placeholder.unwrap_or(token);
+        // It is cut between words: half of one could look like something else.
+        if pattern.chars().count() + piece.chars().count() > LONGEST {
             break;
         }
+        pattern.push_str(piece);
+        rest = &rest[token.len()..];
     }
-    pattern.char_indices().nth(LONGEST).map_or(pattern.clone(), |(end, _)| pattern[..end].into())
+    pattern.truncate(pattern.trim_end().len());
+    pattern
 }
 
 /// What the text begins with, and what stands for it.
@@ -121,6 +126,8 @@ fn stand_in(word: &str) -> Option<&'static str> {
     } else if digits > 0 && word.bytes().next().is_some_and(|first| first.is_ascii_digit()) {
         // A number with a unit, such as 30s.
         Some("<n>")
+    } else if word.chars().count() > LONGEST_WORD {
+        Some("<text>")
     } else {
         None
     }

@@ -36,20 +36,21 @@ async fn count(world: &World, status: Status) -> usize {
 #[tokio::test]
 async fn x16_a_job_replays_all_that_match_and_is_audited_with_its_counts() {
     let world = World::new().await;
-    world.dead("order.placed", 30, "timeout").await;
+    // More than one page.
+    world.dead("order.placed", 510, "timeout").await;
     world.dead("mail.sent", 3, "timeout").await;
     let discarded = world.dead("order.placed", 1, "timeout").await;
     world.post("operator", "/api/v1/messages/discard", json!({ "ids": discarded })).await.ok();
     let body = json!({ "filter": { "topic": "order.placed" }, "reason": "mended" });
     let ended = ended(&world, &begin(&world, "replay", body).await).await;
-    assert_eq!((&ended["state"], &ended["applied"]), (&json!("done"), &json!(30)));
+    assert_eq!((&ended["state"], &ended["applied"]), (&json!("done"), &json!(510)));
     assert_eq!((&ended["by"], &ended["reason"]), (&json!("operator"), &json!("mended")));
     assert_eq!(count(&world, Status::Dead).await, 4, "other topics and discarded ones stay dead");
     let audit = world.audit().await;
     let (end, begin) = (&audit[0].entry, &audit[1].entry);
     assert!(begin.outcome.contains(" began"), "{}", begin.outcome);
-    assert!(end.outcome.contains("30 replayed; reason given: mended"), "{}", end.outcome);
-    assert_eq!((end.action.as_str(), end.changed), ("replay", 30));
+    assert!(end.outcome.contains("510 replayed; reason given: mended"), "{}", end.outcome);
+    assert_eq!((end.action.as_str(), end.changed), ("replay", 510));
     assert!(end.target.contains("status=dead topic=order.placed"), "{}", end.target);
 }
 
