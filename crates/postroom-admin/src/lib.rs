@@ -57,8 +57,8 @@ impl Admin {
         self
     }
 
-    /// Where the router is mounted, such as `/postroom`: links and redirects begin with it. Default:
-    /// at the root.
+    /// Where the router is mounted, such as `/postroom`: links and redirects begin with it.
+    /// Default: at the root.
     #[must_use]
     pub fn base_path(mut self, path: &str) -> Self {
         path.trim_end_matches('/').clone_into(&mut self.settings.base_path);

@@ -79,7 +79,7 @@ pub(crate) fn pattern(error: &str) -> String {
 }
 
 /// What the text begins with, and what stands for it.
-fn token<'a>(rest: &'a str, first: char, before: Option<char>) -> (&'a str, Option<&'static str>) {
+fn token(rest: &str, first: char, before: Option<char>) -> (&str, Option<&'static str>) {
     // What we wrote ourselves stays as it is.
     for known in ["<id>", "<n>", "<hex>", "<text>", "<query>"] {
         if rest.starts_with(known) {

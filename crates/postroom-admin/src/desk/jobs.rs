@@ -48,7 +48,7 @@ impl FromStr for JobId {
 /// What a job does.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
-    Act { act: Act, filter: List, pace: Pace },
+    Act { act: Act, filter: Box<List>, pace: Pace },
     Purge(Purge),
 }
 
