@@ -8,6 +8,7 @@
 
 mod access;
 mod desk;
+mod pages;
 mod problem;
 mod routes;
 mod sampler;
@@ -102,5 +103,5 @@ impl Admin {
 
 /// Everything there is.
 fn all() -> Guarded {
-    Guarded::new().merge(access::session::routes())
+    Guarded::new().merge(access::session::routes()).merge(pages::routes())
 }

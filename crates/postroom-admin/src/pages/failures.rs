@@ -51,10 +51,7 @@ struct Cause<'a> {
     common: String,
 }
 
-pub(super) async fn failures(
-    State(desk): State<Arc<Desk>>,
-    ask: Ask,
-) -> Result<Response, Problem> {
+pub(super) async fn failures(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
     let queue = ask.queue(&desk)?;
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Failures, "Failures");

@@ -212,7 +212,8 @@ impl Frame {
         names.dedup();
         let pages = names.into_iter().map(|name| {
             let pairs = [("store", name), ("box", queue.kind)];
-            let pairs = if desk.queue(Some(name), Some(queue.kind)).is_ok() { &pairs } else { &pairs[..1] };
+            let pairs =
+                if desk.queue(Some(name), Some(queue.kind)).is_ok() { &pairs } else { &pairs[..1] };
             Link {
                 label: name.to_owned(),
                 href: link(&self.base, section(ask), pairs.iter().copied()),
@@ -255,7 +256,8 @@ impl Frame {
             current: at == place,
         };
         let of_box = |at: Place, label, kind, icon, key| {
-            let there = desk.queue(Some(&queue.database), Some(kind)).map(|queue| scope(desk, queue));
+            let there =
+                desk.queue(Some(&queue.database), Some(kind)).map(|queue| scope(desk, queue));
             let there = there.unwrap_or_default();
             let pairs = there.iter().map(|(name, value)| (*name, value.as_str()));
             let href = link(&self.base, "/messages", pairs);
@@ -327,11 +329,7 @@ fn scope(desk: &Desk, queue: &Queue) -> Vec<(&'static str, String)> {
     }
 }
 
-fn link<'a>(
-    base: &str,
-    path: &str,
-    pairs: impl Iterator<Item = (&'a str, &'a str)>,
-) -> String {
+fn link<'a>(base: &str, path: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut href = format!("{base}{path}");
     let mut sign = if path.contains('?') { '&' } else { '?' };
     for (name, value) in pairs.filter(|(_, value)| !value.is_empty()) {

@@ -140,10 +140,11 @@ fn tabs(frame: &Frame, wanted: Option<&str>) -> Vec<Link> {
 
 pub(super) async fn join(
     State(desk): State<Arc<Desk>>,
-    Path(id): Path<JoinId>,
+    Path(id): Path<String>,
     ask: Ask,
 ) -> Result<Response, Problem> {
     let queue = ask.queue(&desk)?;
+    let id: JoinId = id.parse()?;
     let found = queue.store.join(id).await?;
     let found = found.ok_or_else(|| Problem::not_found(format!("no join {id} in {queue}")))?;
     let after = ask.get("after").map(str::parse).transpose()?;

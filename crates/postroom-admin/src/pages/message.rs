@@ -42,6 +42,8 @@ struct Page {
     can_replay: bool,
     can_discard: bool,
     can_copy: bool,
+    copy_href: String,
+    api_href: String,
 }
 
 struct Fact {
@@ -79,10 +81,11 @@ struct Blocker {
 
 pub(super) async fn message(
     State(desk): State<Arc<Desk>>,
-    Path(id): Path<MessageId>,
+    Path(id): Path<String>,
     ask: Ask,
 ) -> Result<Response, Problem> {
     let queue = ask.queue(&desk)?;
+    let id: MessageId = id.parse()?;
     let detail = find(queue, id).await?;
     let sample = queue.sampler.latest().await;
     let now = Timestamp::host_now();
@@ -109,6 +112,8 @@ pub(super) async fn message(
         can_replay: may_act && record.state == Stage::Dead,
         can_discard: may_act && matches!(record.state, Stage::Dead | Stage::Ready),
         can_copy: may_act && frame.may_see_payloads && record.message.is_some(),
+        copy_href: frame.to(&format!("/messages/{id}/copy")),
+        api_href: frame.to(&format!("/api/v1/messages/{id}")),
         frame,
     };
     ask.show(&page)
@@ -123,10 +128,10 @@ pub(super) async fn find(queue: &Queue, id: MessageId) -> Result<Detail, Problem
 /// The payload as a file. Never with a type that a browser would show or run.
 pub(super) async fn download(
     State(desk): State<Arc<Desk>>,
-    Path(id): Path<MessageId>,
+    Path(id): Path<String>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let detail = find(ask.queue(&desk)?, id).await?;
+    let detail = find(ask.queue(&desk)?, id.parse()?).await?;
     let Some(message) = detail.record.message else {
         return Err(Problem::not_found("its row can not be decoded"));
     };
@@ -197,10 +202,13 @@ fn facts(record: &Record, frame: &Frame, now: Timestamp) -> Vec<Fact> {
     if let Some(message) = message {
         add("Correlation id", text(message.correlation_id().map(ToString::to_string)));
         let cause = message.causation_id().map(ToString::to_string);
-        add("Causation id", cause.map(|text| match text.parse::<MessageId>() {
-            Ok(id) => Value::Link { href: frame.message(&id), text },
-            Err(_) => Value::Text(text),
-        }));
+        add(
+            "Causation id",
+            cause.map(|text| match text.parse::<MessageId>() {
+                Ok(id) => Value::Link { href: frame.message(&id), text },
+                Err(_) => Value::Text(text),
+            }),
+        );
         add("Idempotency key", text(message.idempotency_key().map(|key| key.to_string())));
         add("Occurred", time(message.occurred_at()));
         add("Due", time(message.due().map(|due| due.resolve(record.created_at))));
@@ -273,7 +281,10 @@ fn content(record: &Record, frame: &Frame, ask: &Ask) -> Payload {
     } else if !ask.caller.may(Right::Payload) {
         Payload::Forbidden { size }
     } else if ask.get("payload").is_none() {
-        Payload::OnDemand { size, href: format!("{}#payload", frame.with(&path, &[("payload", "1")])) }
+        Payload::OnDemand {
+            size,
+            href: format!("{}#payload", frame.with(&path, &[("payload", "1")])),
+        }
     } else {
         Payload::Shown {
             size,

@@ -53,22 +53,22 @@ pub(super) struct Figure {
     pub(super) href: Option<String>,
 }
 
-pub(super) async fn overview(
-    State(desk): State<Arc<Desk>>,
-    ask: Ask,
-) -> Result<Response, Problem> {
+pub(super) async fn overview(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
     let queue = ask.queue(&desk)?;
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Overview, "Overview");
     let now = Timestamp::host_now();
     let page = Overview {
         attention: attention(&sample),
-        figures: sample.seen.as_ref().map_or_else(Vec::new, |seen| {
-            figures(seen, &sample, &frame)
-        }),
+        figures: sample.seen.as_ref().map_or_else(Vec::new, |seen| figures(seen, &sample, &frame)),
         throughput: throughput(&sample.points),
         backlog: backlog(&sample.points),
-        nodes: sample.seen.iter().flat_map(|seen| &seen.nodes).map(|n| NodeRow::new(n, now)).collect(),
+        nodes: sample
+            .seen
+            .iter()
+            .flat_map(|seen| &seen.nodes)
+            .map(|n| NodeRow::new(n, now))
+            .collect(),
         latency: latency(&sample.snapshot.delivery, &sample.snapshot.handler),
         frame,
     };
@@ -117,7 +117,8 @@ fn attention(sample: &Sample) -> Vec<Attention> {
     }
     if !seen.blocked.is_empty() {
         let halted = seen.blocked.iter().filter(|key| key.block == Block::Halted).count();
-        let what = words::many(seen.blocked.len() as u64, "ordering key stands", "ordering keys stand");
+        let what =
+            words::many(seen.blocked.len() as u64, "ordering key stands", "ordering keys stand");
         let more = match halted {
             0 => "Their first messages wait for a retry.".to_owned(),
             halted => format!("{halted} until a dead letter is replayed or discarded."),
@@ -147,12 +148,27 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
     let oldest = stats.oldest_ready.map_or("none".into(), words::span);
     let minute = &sample.snapshot.minute;
     vec![
-        figure("Backlog", words::count(backlog), lately.eta(backlog), Some("/messages?status=pending")),
+        figure(
+            "Backlog",
+            words::count(backlog),
+            lately.eta(backlog),
+            Some("/messages?status=pending"),
+        ),
         figure("Oldest waiting", oldest, "since it could be delivered".into(), None),
-        figure("In flight", words::count(stats.leased), "held by dispatchers".into(), Some("/messages?status=leased")),
+        figure(
+            "In flight",
+            words::count(stats.leased),
+            "held by dispatchers".into(),
+            Some("/messages?status=leased"),
+        ),
         Figure {
             class: if stats.failed > 0 { "warn" } else { "" },
-            ..figure("Retrying", words::count(stats.failed), "had a bad attempt".into(), Some("/failures"))
+            ..figure(
+                "Retrying",
+                words::count(stats.failed),
+                "had a bad attempt".into(),
+                Some("/failures"),
+            )
         },
         Figure {
             class: if stats.dead > 0 { "bad" } else { "" },
@@ -160,11 +176,21 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
         },
         Figure {
             unit: "/s",
-            ..figure("Delivered", words::rate(lately.delivered), format!("{} kept as done", words::count(stats.done)), Some("/messages?status=done"))
+            ..figure(
+                "Delivered",
+                words::rate(lately.delivered),
+                format!("{} kept as done", words::count(stats.done)),
+                Some("/messages?status=done"),
+            )
         },
         Figure {
             class: if minute.failure_ratio > 0.05 { "warn" } else { "" },
-            ..figure("Failure ratio", words::percent(minute.failure_ratio), "of this process, last minute".into(), None)
+            ..figure(
+                "Failure ratio",
+                words::percent(minute.failure_ratio),
+                "of this process, last minute".into(),
+                None,
+            )
         },
     ]
 }

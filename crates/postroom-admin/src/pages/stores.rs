@@ -54,9 +54,10 @@ fn row(queue: &Queue, sample: &Sample, frame: &Frame) -> Row {
         [stats.ready + stats.waiting, stats.leased, stats.failed, stats.dead, stats.done]
             .map(words::count)
     });
-    let live = sample.seen.as_ref().map(|seen| {
-        words::count(seen.nodes.iter().filter(|node| node.is_live).count() as u64)
-    });
+    let live = sample
+        .seen
+        .as_ref()
+        .map(|seen| words::count(seen.nodes.iter().filter(|node| node.is_live).count() as u64));
     let pairs = [("store", queue.database.as_str()), ("box", queue.kind)];
     let pairs: Vec<_> =
         pairs.iter().map(|(name, value)| format!("{name}={}", words::encoded(value))).collect();

@@ -62,12 +62,7 @@ pub(super) async fn topics(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Re
 }
 
 /// Topics with undelivered messages, and paused ones without any.
-fn rows(
-    seen: Option<&Seen>,
-    pauses: &[PauseRecord],
-    frame: &Frame,
-    now: Timestamp,
-) -> Vec<Row> {
+fn rows(seen: Option<&Seen>, pauses: &[PauseRecord], frame: &Frame, now: Timestamp) -> Vec<Row> {
     let mut by_topic: BTreeMap<&str, &PauseRecord> =
         pauses.iter().filter_map(|pause| Some((pause.topic.as_deref()?, pause))).collect();
     let row = |topic: &str, live, failed, dead, pause: Option<&PauseRecord>| Row {
