@@ -14,6 +14,7 @@ mod routes;
 mod sampler;
 
 use axum::Router;
+use tokio_util::sync::CancellationToken;
 
 pub use access::rates::Limits;
 pub use access::{Access, Person, Right, Role, Token};
@@ -38,6 +39,7 @@ struct Settings {
     base_path: String,
     trusts_forwarded_prefix: bool,
     limits: Limits,
+    shutdown: CancellationToken,
 }
 
 impl Admin {
@@ -81,6 +83,14 @@ impl Admin {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.settings.limits = limits;
+        self
+    }
+
+    /// Ends live streams and jobs when this is cancelled: streams would keep a graceful shutdown
+    /// waiting for ever.
+    #[must_use]
+    pub fn shutdown(mut self, shutdown: CancellationToken) -> Self {
+        self.settings.shutdown = shutdown;
         self
     }
 

@@ -6,6 +6,9 @@ use axum::response::{IntoResponse, Response};
 use postroom_core::{Error, ErrorKind};
 use serde::Serialize;
 
+use crate::access::Right;
+use crate::desk::jobs::JobId;
+
 /// An answer that says what is wrong and what to do about it. Never what a database said: that is
 /// logged.
 #[derive(Clone, Debug, Serialize)]
@@ -16,6 +19,9 @@ pub(crate) struct Problem {
     pub(crate) code: &'static str,
     /// A sentence for people.
     pub(crate) message: String,
+    /// The job that is in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<String>,
     /// After how many seconds it is worth another try.
     #[serde(skip)]
     retry_after: Option<u64>,
@@ -23,7 +29,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), retry_after: None }
+        Self { status, code, message: message.into(), job: None, retry_after: None }
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
@@ -41,6 +47,16 @@ impl Problem {
 }
 
 impl Problem {
+    pub(crate) fn forbidden(name: &str, right: Right) -> Self {
+        let told = format!("{name} may not do this: it needs the right to {right}");
+        Self::new(StatusCode::FORBIDDEN, "forbidden", told)
+    }
+
+    pub(crate) fn job(mut self, id: JobId) -> Self {
+        self.job = Some(id.to_string());
+        self
+    }
+
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
@@ -51,6 +67,7 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::Invalid => Self::invalid(error.to_string()),
+            ErrorKind::IdTaken => Self::new(StatusCode::CONFLICT, "id_taken", error.to_string()),
             kind => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::warn!(?kind, error = %error, cause, "an admin request failed");

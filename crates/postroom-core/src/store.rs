@@ -15,6 +15,7 @@
 //! A store makes one try per call. Retrying victims of contention is the work of
 //! [`WorkQueue`](crate::WorkQueue).
 
+mod act;
 mod admin;
 mod append;
 mod control;
@@ -26,6 +27,7 @@ mod watch;
 use std::fmt;
 use std::time::Duration;
 
+pub use act::Act;
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Page, Record, Stats, Status};
 pub use append::{Appended, Birth, Entry, id_taken};
 pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};

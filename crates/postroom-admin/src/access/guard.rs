@@ -84,8 +84,7 @@ fn admit(desk: &Desk, need: Need, request: &Request) -> Result<Option<Person>, P
             Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", told)
         })?;
         if !person.may(right) {
-            let told = format!("{} may not do this: it needs the right to {right}", person.name);
-            return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", told));
+            return Err(Problem::forbidden(&person.name, right));
         }
         if changes {
             desk.may_change()?;
