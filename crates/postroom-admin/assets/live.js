@@ -9,6 +9,7 @@ const LEAST_MS = 1500;
 function isBusy(part) {
   const active = document.activeElement;
   if (part.id === "list" && anySelected()) return true;
+  if (part.querySelector("details.pop[open]")) return true;
   return part.contains(active) && /^(INPUT|TEXTAREA|SELECT|BUTTON)$/.test(active.tagName);
 }
 

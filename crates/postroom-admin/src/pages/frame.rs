@@ -6,7 +6,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse as _, Response};
 use postroom_core::store::PauseRecord;
 
@@ -75,11 +75,6 @@ impl Ask {
         }
         Ok(response)
     }
-}
-
-/// Whether a browser fetches this to refresh a page that it has.
-pub(super) fn is_refresh(headers: &HeaderMap) -> bool {
-    headers.contains_key("x-refresh")
 }
 
 /// Where a page belongs.

@@ -86,7 +86,7 @@ pub(super) async fn message(
 ) -> Result<Response, Problem> {
     let queue = ask.queue(&desk)?;
     let id: MessageId = id.parse()?;
-    let detail = find(queue, id).await?;
+    let detail = desk.find(queue, id).await?;
     let sample = queue.sampler.latest().await;
     let now = Timestamp::host_now();
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Messages, &*detail.record.topic);
@@ -119,19 +119,13 @@ pub(super) async fn message(
     ask.show(&page)
 }
 
-pub(super) async fn find(queue: &Queue, id: MessageId) -> Result<Detail, Problem> {
-    queue.store.get(id).await?.ok_or_else(|| {
-        Problem::not_found(format!("no message {id} in {queue}; it may be purged, or elsewhere"))
-    })
-}
-
 /// The payload as a file. Never with a type that a browser would show or run.
 pub(super) async fn download(
     State(desk): State<Arc<Desk>>,
     Path(id): Path<String>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let detail = find(ask.queue(&desk)?, id.parse()?).await?;
+    let detail = desk.find(ask.queue(&desk)?, id.parse()?).await?;
     let Some(message) = detail.record.message else {
         return Err(Problem::not_found("its row can not be decoded"));
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use postroom_core::Timestamp;
 use postroom_core::store::{Block, Node, Wakes};
-use postroom_core::{Latency, Timestamp};
 
 use super::chart::{Chart, Series};
 use super::frame::{Ask, Frame, Place};
@@ -31,7 +31,6 @@ struct Overview {
     throughput: Option<Chart>,
     backlog: Option<Chart>,
     nodes: Vec<NodeRow>,
-    latency: Option<[Figure; 4]>,
 }
 
 /// Something that a person should look at.
@@ -69,7 +68,6 @@ pub(super) async fn overview(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<
             .flat_map(|seen| &seen.nodes)
             .map(|n| NodeRow::new(n, now))
             .collect(),
-        latency: latency(&sample.snapshot.delivery, &sample.snapshot.handler),
         frame,
     };
     ask.show(&page)
@@ -121,7 +119,7 @@ fn attention(sample: &Sample) -> Vec<Attention> {
             words::many(seen.blocked.len() as u64, "ordering key stands", "ordering keys stand");
         let more = match halted {
             0 => "Their first messages wait for a retry.".to_owned(),
-            halted => format!("{halted} until a dead letter is replayed or discarded."),
+            halted => format!("{halted} of them until a dead letter is replayed or discarded."),
         };
         found.push(item("warn", format!("{what} still"), &more, Some(("/keys", "Ordering keys"))));
     }
@@ -147,6 +145,14 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
     };
     let oldest = stats.oldest_ready.map_or("none".into(), words::span);
     let minute = &sample.snapshot.minute;
+    let delivery = &sample.snapshot.delivery;
+    let latency = match delivery.count {
+        0 => figure("Delivery p99", "–".into(), "nothing delivered by this process".into(), None),
+        _ => {
+            let note = format!("p50 {}, write to done", words::span(delivery.p50));
+            figure("Delivery p99", words::span(delivery.p99), note, None)
+        }
+    };
     vec![
         figure(
             "Backlog",
@@ -192,6 +198,7 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
                 None,
             )
         },
+        latency,
     ]
 }
 
@@ -253,25 +260,6 @@ fn backlog(points: &[Point]) -> Option<Chart> {
     let values = points.iter().map(|point| point.backlog as f64).collect();
     let series = [Series { name: "Backlog", class: "a", filled: true, values }];
     Chart::draw("backlog", "Messages that wait or are in flight", "", &times(points), &series)
-}
-
-fn latency(delivery: &Latency, handler: &Latency) -> Option<[Figure; 4]> {
-    let figure = |name, duration, note: &str| Figure {
-        name,
-        value: words::span(duration),
-        unit: "",
-        class: "",
-        note: note.to_owned(),
-        href: None,
-    };
-    (delivery.count > 0).then(|| {
-        [
-            figure("Delivery p50", delivery.p50, "from write to done"),
-            figure("Delivery p99", delivery.p99, "from write to done"),
-            figure("Handler p50", handler.p50, "of this process"),
-            figure("Handler p99", handler.p99, "of this process"),
-        ]
-    })
 }
 
 #[cfg(test)]

@@ -85,11 +85,6 @@ pub(super) fn iso(at: Timestamp) -> String {
     civil(at, "%Y-%m-%dT%H:%M:%S%.3fZ")
 }
 
-/// In UTC, to the second, for people.
-pub(super) fn clock(at: Timestamp) -> String {
-    civil(at, "%Y-%m-%d %H:%M:%S UTC")
-}
-
 /// The time of the day in UTC.
 pub(super) fn hour(at: Timestamp) -> String {
     civil(at, "%H:%M:%S")
