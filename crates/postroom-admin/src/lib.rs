@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod api;
 mod desk;
+mod live;
 mod pages;
 mod problem;
 mod routes;
@@ -113,5 +115,8 @@ impl Admin {
 
 /// Everything there is.
 fn all() -> Guarded {
-    Guarded::new().merge(access::session::routes()).merge(pages::routes())
+    Guarded::new()
+        .merge(access::session::routes())
+        .merge(api::routes())
+        .merge(pages::routes())
 }

@@ -1,17 +1,18 @@
 //! What a caller is told when a request can not be carried out.
 
-use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postroom_core::{Error, ErrorKind};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::access::Right;
+use crate::api::shape::Safe;
 use crate::desk::jobs::JobId;
 
 /// An answer that says what is wrong and what to do about it. Never what a database said: that is
 /// logged.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
     #[serde(skip)]
     pub(crate) status: StatusCode,
@@ -47,6 +48,11 @@ impl Problem {
 }
 
 impl Problem {
+    pub(crate) fn unavailable() -> Self {
+        let told = "the database did not answer as expected; the log says more";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", told)
+    }
+
     pub(crate) fn forbidden(name: &str, right: Right) -> Self {
         let told = format!("{name} may not do this: it needs the right to {right}");
         Self::new(StatusCode::FORBIDDEN, "forbidden", told)
@@ -71,8 +77,7 @@ impl From<Error> for Problem {
             kind => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::warn!(?kind, error = %error, cause, "an admin request failed");
-                let told = "the database did not answer as expected; the log says more";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", told)
+                Self::unavailable()
             }
         }
     }
@@ -80,7 +85,7 @@ impl From<Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(&self)).into_response();
+        let mut response = (self.status, Safe(&self)).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }

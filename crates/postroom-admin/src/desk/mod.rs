@@ -2,6 +2,7 @@
 
 pub(crate) mod act;
 pub(crate) mod audit;
+pub(crate) mod failures;
 pub(crate) mod jobs;
 pub(crate) mod words;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use postroom_core::store::{AdminStore, BoxFuture, TransactionalStore};
 use postroom_core::{Message, Outbox, Published, Result};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::Jobs;
@@ -77,6 +79,8 @@ pub(crate) struct Desk {
     pub(crate) sessions: Sessions,
     pub(crate) rates: Rates,
     jobs: Jobs,
+    /// Places for live streams and exports.
+    pub(crate) streams: Arc<Semaphore>,
     /// Ends streams and jobs when the server stops.
     pub(crate) shutdown: CancellationToken,
     pub(crate) read_only: bool,
@@ -105,6 +109,7 @@ impl Desk {
             sessions: Sessions::default(),
             rates: Rates::new(settings.limits),
             jobs: Jobs::new(&settings.shutdown),
+            streams: Arc::new(Semaphore::new(settings.limits.streams)),
             shutdown: settings.shutdown,
             read_only: settings.read_only,
             guarded_elsewhere: settings.guarded_elsewhere,

@@ -1,0 +1,629 @@
+//! What answers look like. Names never change; what is absent is `null`; times are RFC 3339 in UTC
+//! with microseconds.
+
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use postroom_core::lifecycle::State;
+use postroom_core::store::{self, Act, Block, Changed};
+use postroom_core::{Headers, Message, Timestamp, When};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::desk::act::{Plan, PurgePlan};
+use crate::desk::failures::Group;
+use crate::desk::jobs::{Job, Task};
+use crate::desk::words;
+use crate::desk::words::time;
+use crate::problem::Problem;
+use crate::sampler::{Point, Sample};
+
+/// JSON in which no `<` stands: it starts no tag, wherever somebody puts it.
+pub(crate) struct Safe<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Safe<T> {
+    fn into_response(self) -> Response {
+        match safe_json(&self.0) {
+            Ok(json) => {
+                let kind = [(header::CONTENT_TYPE, "application/json")];
+                (kind, Body::from(json)).into_response()
+            }
+            Err(error) => {
+                tracing::error!(%error, "an answer could not be written");
+                let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+                Problem::new(status, "bug", "this is a bug of Postroom").into_response()
+            }
+        }
+    }
+}
+
+/// In JSON, `<` can only stand in texts.
+pub(crate) fn safe_json(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(|json| json.replace('<', "\\u003c"))
+}
+
+/// A page of messages, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Messages {
+    pub(super) items: Vec<Item>,
+    /// Where the next page begins, as its `before`; `null` at the end.
+    pub(super) next: Option<String>,
+    /// Whether the search stopped early: the page is not full, but there may be more behind
+    /// `next`.
+    pub(super) partial: bool,
+}
+
+/// A message: everything but headers and payload.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Item {
+    id: String,
+    topic: String,
+    tenant_id: Option<String>,
+    /// `pending`, `leased`, `failed`, `done` or `dead`.
+    status: &'static str,
+    /// Why it is dead.
+    reason: Option<String>,
+    /// Deliveries that ended badly.
+    attempts: u32,
+    /// Leases that ran out.
+    lost: u32,
+    last_error: Option<String>,
+    created_at: String,
+    next_attempt_at: Option<String>,
+    locked_until: Option<String>,
+    owner: Option<String>,
+    processed_at: Option<String>,
+    processed_by: Option<String>,
+    payload_bytes: u64,
+    /// Whether its row can be decoded. The fields below are `null` if not.
+    decodable: bool,
+    aggregate_type: Option<String>,
+    aggregate_id: Option<String>,
+    ordering_key: Option<String>,
+    idempotency_key: Option<String>,
+    correlation_id: Option<String>,
+    causation_id: Option<String>,
+    occurred_at: Option<String>,
+    due_at: Option<String>,
+    expires_at: Option<String>,
+    priority: Option<i16>,
+    content_type: Option<String>,
+    /// Of a received message: its sender.
+    source: Option<String>,
+    /// Of a received message: its id at the sender.
+    source_message_id: Option<String>,
+    /// Of a received message: for whom it is.
+    consumer: Option<String>,
+}
+
+impl Item {
+    pub(crate) fn new(record: &store::Record) -> Self {
+        let message = record.message.as_ref();
+        let owned = |text: Option<&str>| text.map(ToOwned::to_owned);
+        let of = |read: fn(&Message) -> Option<&str>| owned(message.and_then(read));
+        let origin = message.and_then(Message::origin);
+        Self {
+            id: record.id.to_string(),
+            topic: record.topic.clone(),
+            tenant_id: record.tenant_id.clone(),
+            status: status(record),
+            reason: record.reason.map(words::reason),
+            attempts: record.attempts,
+            lost: record.lost,
+            last_error: record.last_error.clone(),
+            created_at: time(record.created_at),
+            next_attempt_at: record.next_attempt_at.map(time),
+            locked_until: record.locked_until.map(time),
+            owner: record.owner.map(|owner| owner.to_string()),
+            processed_at: record.processed_at.map(time),
+            processed_by: record.processed_by.map(|owner| owner.to_string()),
+            payload_bytes: record.payload_bytes,
+            decodable: message.is_some(),
+            aggregate_type: of(|message| message.aggregate_type().map(AsRef::as_ref)),
+            aggregate_id: of(|message| message.aggregate_id().map(AsRef::as_ref)),
+            ordering_key: of(|message| message.ordering_key().map(AsRef::as_ref)),
+            idempotency_key: message
+                .and_then(Message::idempotency_key)
+                .map(|key| key.as_uuid().to_string()),
+            correlation_id: of(|message| message.correlation_id().map(AsRef::as_ref)),
+            causation_id: of(|message| message.causation_id().map(AsRef::as_ref)),
+            occurred_at: message.and_then(Message::occurred_at).map(time),
+            due_at: message.and_then(Message::due).and_then(at).map(time),
+            expires_at: message.and_then(Message::expires).and_then(at).map(time),
+            priority: message.map(Message::priority),
+            content_type: message.map(|message| message.content_type().to_owned()),
+            source: origin.map(|origin| origin.source.to_string()),
+            source_message_id: origin.map(|origin| origin.message_id.to_string()),
+            consumer: origin.map(|origin| origin.consumer.to_string()),
+        }
+    }
+}
+
+/// What people call it: a message that waits after a bad attempt has failed.
+fn status(record: &store::Record) -> &'static str {
+    match record.state {
+        State::Ready if record.attempts > 0 => "failed",
+        State::Ready => "pending",
+        State::Leased => "leased",
+        State::Done => "done",
+        State::Dead => "dead",
+    }
+}
+
+/// A stored time is absolute; a distance only exists before a message is written.
+fn at(when: When) -> Option<Timestamp> {
+    match when {
+        When::At(time) => Some(time),
+        When::After(_) => None,
+    }
+}
+
+/// One message with its history, without its payload.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Detail {
+    #[serde(flatten)]
+    message: Item,
+    /// By name. The values are `null` without the right to see payloads.
+    headers: BTreeMap<String, Option<String>>,
+    /// Bad attempts and lost leases, oldest first.
+    history: Vec<Attempt>,
+}
+
+/// A bad attempt or a lost lease.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Attempt {
+    at: String,
+    /// Who had the lease.
+    by: Option<String>,
+    lease_lost: bool,
+    error: Option<String>,
+}
+
+impl Detail {
+    pub(super) fn new(detail: &store::Detail, with_values: bool) -> Self {
+        let history = detail.history.iter().map(|attempt| Attempt {
+            at: time(attempt.at),
+            by: attempt.by.map(|owner| owner.to_string()),
+            lease_lost: attempt.lease_lost,
+            error: attempt.error.clone(),
+        });
+        let headers = detail.record.message.as_ref().map(Message::headers);
+        Self {
+            message: Item::new(&detail.record),
+            headers: headers.map(|headers| shown(headers, with_values)).unwrap_or_default(),
+            history: history.collect(),
+        }
+    }
+}
+
+fn shown(headers: &Headers, with_values: bool) -> BTreeMap<String, Option<String>> {
+    let value = |value: &str| with_values.then(|| value.to_owned());
+    headers.iter().map(|(name, text)| (name.to_owned(), value(text))).collect()
+}
+
+/// What became of a message that was to be published.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Published {
+    pub(super) id: String,
+    /// Whether there was one with this id or idempotency key. Then nothing was written.
+    pub(super) already_existed: bool,
+    /// Whether that one says the same.
+    pub(super) same_content: bool,
+}
+
+/// What became of messages that were named, or would.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Outcome {
+    /// Whether nothing was changed.
+    dry_run: bool,
+    /// It was done to these.
+    applied: Vec<String>,
+    refused: Vec<Refused>,
+}
+
+/// A message that was left as it is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Refused {
+    id: String,
+    /// `no_such_message`, `not_dead`, `being_handled`, `done` or `undecodable`.
+    reason: String,
+}
+
+impl Outcome {
+    pub(super) fn new(changed: &Changed, dry_run: bool) -> Self {
+        let refused = changed.refused.iter();
+        Self {
+            dry_run,
+            applied: changed.applied.iter().map(ToString::to_string).collect(),
+            refused: refused
+                .map(|(id, why)| Refused { id: id.to_string(), reason: one_word(why.as_str()) })
+                .collect(),
+        }
+    }
+}
+
+fn one_word(words: &str) -> String {
+    words.replace(' ', "_")
+}
+
+/// How many messages a filter finds.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DryRun {
+    dry_run: bool,
+    matched: u64,
+    /// Whether there are more that were not counted.
+    more: bool,
+    /// How many of each topic.
+    topics: BTreeMap<String, u64>,
+    /// When the oldest of them was written.
+    oldest: Option<String>,
+}
+
+impl From<Plan> for DryRun {
+    fn from(Plan { matched, more, topics, oldest }: Plan) -> Self {
+        Self { dry_run: true, matched, more, topics, oldest: oldest.map(time) }
+    }
+}
+
+/// What a purge could delete at most.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PurgeDryRun {
+    dry_run: bool,
+    done_at_most: u64,
+    dead_at_most: u64,
+}
+
+impl From<PurgePlan> for PurgeDryRun {
+    fn from(PurgePlan { done_at_most, dead_at_most }: PurgePlan) -> Self {
+        Self { dry_run: true, done_at_most, dead_at_most }
+    }
+}
+
+/// Work in the background.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct JobView {
+    id: String,
+    store: String,
+    r#box: &'static str,
+    /// `replay`, `discard` or `purge`.
+    action: &'static str,
+    /// What it acts on, in words.
+    target: String,
+    by: String,
+    reason: Option<String>,
+    /// `running`, `done`, `cancelled` or `failed`.
+    state: &'static str,
+    /// Messages that were changed or deleted.
+    applied: u64,
+    /// Messages that others had changed meanwhile, by reason.
+    refused: BTreeMap<String, u64>,
+    /// Messages that match but were written, or died, after it began.
+    too_new: u64,
+    began_at: String,
+    ended_at: Option<String>,
+    error: Option<String>,
+}
+
+impl JobView {
+    pub(super) fn new(job: &Job) -> Self {
+        let progress = job.progress();
+        Self {
+            id: job.id.to_string(),
+            store: job.database.clone(),
+            r#box: job.kind,
+            action: match &job.task {
+                Task::Act { act: Act::Replay, .. } => "replay",
+                Task::Act { act: Act::Discard, .. } => "discard",
+                Task::Purge(_) => "purge",
+            },
+            target: words::task(&job.task),
+            by: job.by.clone(),
+            reason: job.reason.clone(),
+            state: progress.state.as_str(),
+            applied: progress.applied,
+            refused: progress.refused.iter().map(|(why, n)| (one_word(why), *n)).collect(),
+            too_new: progress.too_new,
+            began_at: time(job.began_at),
+            ended_at: progress.ended_at.map(time),
+            error: progress.error,
+        }
+    }
+}
+
+/// A box with its last figures.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BoxView {
+    store: String,
+    r#box: &'static str,
+    /// When it was looked at.
+    at: String,
+    /// `null` while the database does not answer.
+    stats: Option<Figures>,
+    /// `null` until it was looked at twice.
+    rates: Option<Rates>,
+    /// How many dispatchers are alive.
+    dispatchers: usize,
+    /// Whether the whole box is paused.
+    paused: bool,
+}
+
+/// How many messages are in which state.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Figures {
+    ready: u64,
+    waiting: u64,
+    leased: u64,
+    failed: u64,
+    done: u64,
+    dead: u64,
+    oldest_ready_seconds: Option<f64>,
+}
+
+/// Messages per second.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Rates {
+    written: f64,
+    delivered: f64,
+    failed: f64,
+}
+
+impl BoxView {
+    pub(crate) fn new(store: &str, kind: &'static str, sample: &Sample) -> Self {
+        let seen = sample.seen.as_ref();
+        let figures = |stats: &store::Stats| Figures {
+            ready: stats.ready,
+            waiting: stats.waiting,
+            leased: stats.leased,
+            failed: stats.failed,
+            done: stats.done,
+            dead: stats.dead,
+            oldest_ready_seconds: stats.oldest_ready.map(|age| age.as_secs_f64()),
+        };
+        let rates = |point: &Point| Rates {
+            written: point.written,
+            delivered: point.delivered,
+            failed: point.failed,
+        };
+        Self {
+            store: store.to_owned(),
+            r#box: kind,
+            at: time(sample.at),
+            stats: seen.map(|seen| figures(&seen.stats)),
+            rates: sample.points.last().filter(|_| sample.points.len() > 1).map(rates),
+            dispatchers: seen
+                .map_or(0, |seen| seen.nodes.iter().filter(|node| node.is_live).count()),
+            paused: seen.is_some_and(|seen| seen.pauses.iter().any(|pause| pause.topic.is_none())),
+        }
+    }
+}
+
+/// A topic with what is not delivered of it, or that is paused.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(super) struct TopicView {
+    pub(super) topic: String,
+    /// Ready, waiting or held.
+    pub(super) live: u64,
+    /// Of those: wait for a retry.
+    pub(super) failed: u64,
+    /// Dead letters that are not discarded.
+    pub(super) dead: u64,
+    pub(super) pause: Option<PauseView>,
+}
+
+/// A pause in force.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct PauseView {
+    since: String,
+    by: Option<String>,
+    reason: Option<String>,
+}
+
+impl PauseView {
+    pub(super) fn new(pause: &store::PauseRecord) -> Self {
+        let store::PauseRecord { since, by, reason, .. } = pause.clone();
+        Self { since: time(since), by, reason }
+    }
+}
+
+/// What is not delivered, by topic.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Topics {
+    /// The pause of the whole box.
+    pub(super) pause: Option<PauseView>,
+    pub(super) items: Vec<TopicView>,
+}
+
+/// Failures of one topic that look alike.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FailureView {
+    topic: String,
+    /// Why they are dead; `null` for messages that will be tried again.
+    reason: Option<String>,
+    /// The error, with what differs between them replaced by words in angle brackets.
+    pattern: String,
+    count: u64,
+    /// One of them: the newest.
+    example: String,
+    /// Its error.
+    error: Option<String>,
+    first_at: String,
+    last_at: String,
+}
+
+impl From<Group> for FailureView {
+    fn from(group: Group) -> Self {
+        Self {
+            topic: group.topic,
+            reason: group.reason.map(words::reason),
+            pattern: group.pattern,
+            count: group.count,
+            example: group.example.to_string(),
+            error: group.error,
+            first_at: time(group.first),
+            last_at: time(group.last),
+        }
+    }
+}
+
+/// An ordering key that stands still.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct KeyView {
+    ordering_key: Option<String>,
+    tenant_id: Option<String>,
+    /// The message that stops it.
+    by: String,
+    topic: String,
+    /// `retry` or `halted`.
+    block: &'static str,
+    /// When that message is tried again.
+    until: Option<String>,
+    /// How many messages lie behind it, counted up to 1,000.
+    behind: u32,
+}
+
+impl From<&store::BlockedKey> for KeyView {
+    fn from(key: &store::BlockedKey) -> Self {
+        let (block, until) = match key.block {
+            Block::Retry { until } => ("retry", Some(time(until))),
+            Block::Halted => ("halted", None),
+        };
+        Self {
+            ordering_key: key.ordering_key.clone(),
+            tenant_id: key.tenant_id.clone(),
+            by: key.by.to_string(),
+            topic: key.topic.clone(),
+            block,
+            until,
+            behind: key.behind,
+        }
+    }
+}
+
+/// A dispatcher that was heard of lately.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct NodeView {
+    owner: String,
+    name: String,
+    version: String,
+    started_at: String,
+    seen_at: String,
+    is_live: bool,
+    draining: bool,
+    /// How many messages it holds.
+    leases: u64,
+    /// How many of the slots of ordered messages it owns.
+    slots: u32,
+}
+
+impl From<&store::Node> for NodeView {
+    fn from(node: &store::Node) -> Self {
+        Self {
+            owner: node.owner.to_string(),
+            name: node.name.clone(),
+            version: node.version.clone(),
+            started_at: time(node.started_at),
+            seen_at: time(node.seen_at),
+            is_live: node.is_live,
+            draining: node.draining,
+            leases: node.leases,
+            slots: node.slots,
+        }
+    }
+}
+
+/// An entry of the audit log.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AuditView {
+    /// Later ones are higher.
+    number: i64,
+    at: String,
+    actor: String,
+    action: String,
+    target: String,
+    outcome: String,
+    /// How many messages were changed.
+    changed: u64,
+}
+
+impl From<store::AuditRecord> for AuditView {
+    fn from(store::AuditRecord { number, at, entry }: store::AuditRecord) -> Self {
+        let store::AuditEntry { actor, action, target, outcome, changed } = entry;
+        Self { number, at: time(at), actor, action, target, outcome, changed }
+    }
+}
+
+/// A join.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct JoinView {
+    id: String,
+    /// `open`, `succeeded`, `failed` or `cancelled`.
+    state: &'static str,
+    /// How many members it waits for.
+    expected: u32,
+    attached: u32,
+    done: u32,
+    dead: u32,
+    created_at: String,
+    ended_at: Option<String>,
+    /// The message that its end published.
+    follow_up: Option<String>,
+}
+
+impl From<store::JoinRecord> for JoinView {
+    fn from(join: store::JoinRecord) -> Self {
+        Self {
+            id: join.id.to_string(),
+            state: join.state.as_str(),
+            expected: join.expected,
+            attached: join.attached,
+            done: join.done,
+            dead: join.dead,
+            created_at: time(join.created_at),
+            ended_at: join.ended_at.map(time),
+            follow_up: join.follow_up.map(|id| id.to_string()),
+        }
+    }
+}
+
+/// A member of a join.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MemberView {
+    /// The message; it may be purged by now.
+    message: String,
+    /// `done` or `dead`; `null` while it is not settled.
+    outcome: Option<&'static str>,
+}
+
+impl From<store::JoinMember> for MemberView {
+    fn from(member: store::JoinMember) -> Self {
+        let outcome = member.outcome.map(|outcome| match outcome {
+            store::MemberOutcome::Done => "done",
+            store::MemberOutcome::Dead => "dead",
+        });
+        Self { message: member.message.to_string(), outcome }
+    }
+}
+
+/// A list, and where it goes on.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Items<T> {
+    pub(super) items: Vec<T>,
+    /// Where the next page begins; `null` at the end.
+    pub(super) next: Option<String>,
+}
+
+impl<T> Items<T> {
+    /// A list that has no pages.
+    pub(super) fn all(items: Vec<T>) -> Self {
+        Self { items, next: None }
+    }
+}
+
+/// Whether anything changed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Done {
+    /// Whether it was not so before.
+    pub(super) changed: bool,
+}
