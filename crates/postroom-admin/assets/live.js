@@ -86,7 +86,7 @@ function listen(attempt) {
   let events = null;
   const open = () => {
     if (document.hidden || events) return;
-    events = new EventSource(`${base}/api/v1/events${location.search}`);
+    events = new EventSource(`${base}/api/v1/events`);
     events.addEventListener("message", attempt);
     events.addEventListener("sample", attempt);
     events.addEventListener("error", () => {

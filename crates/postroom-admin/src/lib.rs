@@ -115,8 +115,5 @@ impl Admin {
 
 /// Everything there is.
 fn all() -> Guarded {
-    Guarded::new()
-        .merge(access::session::routes())
-        .merge(api::routes())
-        .merge(pages::routes())
+    Guarded::new().merge(access::session::routes()).merge(api::routes()).merge(pages::routes())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Form, State};
 use axum::response::Response;
 use postroom_core::store::Act;
-use postroom_core::{JoinId, MessageId, Timestamp};
+use postroom_core::{JoinId, MessageId};
 
 use super::filter::Filter;
 use super::flash::Flash;
@@ -122,7 +122,7 @@ pub(super) async fn begin(
     ask: Ask,
     Form(fields): Filled,
 ) -> Result<Response, Problem> {
-    let list = Filter::of(&fields).list(Timestamp::host_now())?;
+    let list = Filter::of(&fields).list()?;
     let fields = Fields(fields);
     let queue = fields.queue(&desk)?;
     let pace = Pace {

@@ -1,11 +1,8 @@
 //! A filter of messages as people write it: in a form, and in the address of a page.
 
-use std::time::Duration;
+use postroom_core::store::List;
 
-use postroom_core::Timestamp;
-use postroom_core::lifecycle::DeadReason;
-use postroom_core::store::{List, Status};
-
+use crate::api::input;
 use crate::problem::Problem;
 
 /// The names of the parameters, in the order of a link.
@@ -15,41 +12,31 @@ const NAMES: [&str; 12] = [
     "tenant",
     "aggregate_type",
     "aggregate_id",
-    "key",
+    "ordering_key",
     "within",
     "since",
     "until",
     "error",
-    "attempts",
+    "min_attempts",
     "reason",
 ];
 
 /// States to choose from.
-pub(super) const STATUSES: [(&str, &str, Status); 5] = [
-    ("pending", "Pending", Status::Pending),
-    ("leased", "In flight", Status::Leased),
-    ("failed", "Retrying", Status::Failed),
-    ("dead", "Dead", Status::Dead),
-    ("done", "Done", Status::Done),
+pub(super) const STATUSES: [(&str, &str); 5] = [
+    ("pending", "Pending"),
+    ("leased", "In flight"),
+    ("failed", "Retrying"),
+    ("dead", "Dead"),
+    ("done", "Done"),
 ];
 
-/// Times to choose from, in seconds.
-pub(super) const SPANS: [(&str, &str, u64); 5] = [
-    ("15m", "Last 15 minutes", 15 * 60),
-    ("1h", "Last hour", 3_600),
-    ("24h", "Last 24 hours", 86_400),
-    ("7d", "Last 7 days", 7 * 86_400),
-    ("30d", "Last 30 days", 30 * 86_400),
-];
-
-/// Reasons to choose from.
-pub(super) const REASONS: [(&str, DeadReason); 6] = [
-    ("attempts", DeadReason::Attempts),
-    ("permanent", DeadReason::Permanent),
-    ("lost_leases", DeadReason::LostLeases),
-    ("expired", DeadReason::Expired),
-    ("undecodable", DeadReason::Undecodable),
-    ("discarded", DeadReason::Discarded),
+/// Times to choose from.
+pub(super) const SPANS: [(&str, &str); 5] = [
+    ("15m", "Last 15 minutes"),
+    ("1h", "Last hour"),
+    ("24h", "Last 24 hours"),
+    ("7d", "Last 7 days"),
+    ("30d", "Last 30 days"),
 ];
 
 /// What a person wrote, as they wrote it.
@@ -84,6 +71,22 @@ impl Filter {
         self.0.iter().map(|(name, value)| (*name, value.as_str())).collect()
     }
 
+    /// The same in the words of the API, which knows no stars.
+    pub(super) fn for_api(&self) -> Vec<(&'static str, String)> {
+        let mut pairs = Vec::new();
+        for (name, value) in self.pairs() {
+            pairs.push(match (name, value.strip_suffix('*')) {
+                ("topic", Some("")) => continue,
+                ("topic", Some(prefix)) => ("topic_prefix", prefix.to_owned()),
+                ("since", _) if !self.get("within").is_empty() => continue,
+                ("within", _) => ("since", value.to_owned()),
+                ("since" | "until", _) => (name, in_utc(value)),
+                _ => (name, value.to_owned()),
+            });
+        }
+        pairs
+    }
+
     /// Whether it says more than a status.
     pub(super) fn is_narrow(&self) -> bool {
         self.0.iter().any(|(name, _)| *name != "status")
@@ -101,85 +104,50 @@ impl Filter {
     }
 
     /// What a store is asked.
-    pub(super) fn list(&self, now: Timestamp) -> Result<List, Problem> {
-        let text = |name| Some(self.get(name).to_owned()).filter(|value| !value.is_empty());
-        let topic = text("topic");
-        let prefix = topic.as_deref().and_then(|topic| topic.strip_suffix('*'));
-        Ok(List {
-            status: self.status()?,
-            topic_prefix: prefix.filter(|prefix| !prefix.is_empty()).map(ToOwned::to_owned),
-            topic: topic.clone().filter(|_| prefix.is_none()),
-            tenant: text("tenant"),
-            aggregate_type: text("aggregate_type"),
-            aggregate_id: text("aggregate_id"),
-            ordering_key: text("key"),
-            since: self.since(now)?,
-            until: time("until", self.get("until"))?,
-            error: text("error"),
-            min_attempts: self.attempts()?,
-            reason: self.reason()?,
-            ..List::default()
-        })
-    }
-
-    fn status(&self) -> Result<Option<Status>, Problem> {
-        choice(self.get("status"), "status", STATUSES.map(|(name, _, status)| (name, status)))
-    }
-
-    fn reason(&self) -> Result<Option<DeadReason>, Problem> {
-        choice(self.get("reason"), "reason", REASONS)
-    }
-
-    fn since(&self, now: Timestamp) -> Result<Option<Timestamp>, Problem> {
-        let spans = SPANS.map(|(name, _, seconds)| (name, seconds));
-        match choice(self.get("within"), "within", spans)? {
-            Some(seconds) => Ok(Some(now.saturating_sub(Duration::from_secs(seconds)))),
-            None => time("since", self.get("since")),
+    pub(super) fn list(&self) -> Result<List, Problem> {
+        let mut asked = input::Filter::default();
+        for (name, value) in self.for_api() {
+            let field = match name {
+                "status" => &mut asked.status,
+                "topic" => &mut asked.topic,
+                "topic_prefix" => &mut asked.topic_prefix,
+                "tenant" => &mut asked.tenant,
+                "aggregate_type" => &mut asked.aggregate_type,
+                "aggregate_id" => &mut asked.aggregate_id,
+                "ordering_key" => &mut asked.ordering_key,
+                "since" => &mut asked.since,
+                "until" => &mut asked.until,
+                "error" => &mut asked.error,
+                "reason" => &mut asked.reason,
+                _ => {
+                    asked.min_attempts = Some(attempts(&value)?);
+                    continue;
+                }
+            };
+            *field = Some(value);
         }
-    }
-
-    fn attempts(&self) -> Result<Option<u32>, Problem> {
-        match self.get("attempts") {
-            "" => Ok(None),
-            text => text
-                .parse()
-                .map(Some)
-                .map_err(|_| Problem::invalid(format!("attempts must be a number, got {text:?}"))),
-        }
+        asked.list()
     }
 }
 
-fn choice<T: Copy, const N: usize>(
-    text: &str,
-    name: &str,
-    among: [(&str, T); N],
-) -> Result<Option<T>, Problem> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let found = among.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-    found.map(Some).ok_or_else(|| {
-        let known = among.map(|(word, _)| word).join(", ");
-        Problem::invalid(format!("{name} must be one of {known}; got {text:?}"))
-    })
+fn attempts(text: &str) -> Result<u32, Problem> {
+    let told = |_| Problem::invalid(format!("min_attempts must be a number, got {text:?}"));
+    text.parse().map_err(told)
 }
 
-/// With or without a zone; UTC then, as everything on the pages.
-fn time(name: &str, text: &str) -> Result<Option<Timestamp>, Problem> {
-    if text.is_empty() {
-        return Ok(None);
+/// A time without a zone is one of UTC, as everything on the pages.
+fn in_utc(text: &str) -> String {
+    match text.parse::<jiff::civil::DateTime>() {
+        Ok(time) if text.parse::<jiff::Timestamp>().is_err() => format!("{time}Z"),
+        _ => text.to_owned(),
     }
-    let civil = || text.parse::<jiff::civil::DateTime>().ok();
-    let at = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-        civil().and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC).ok()).map(|z| z.timestamp())
-    });
-    at.map(|at| Some(Timestamp::from_micros(at.as_microsecond()))).ok_or_else(|| {
-        Problem::invalid(format!("{name} must be a time such as 2026-03-01T12:00, got {text:?}"))
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use postroom_core::Timestamp;
+    use postroom_core::store::Status;
+
     use super::super::frame::decoded;
     use super::*;
 
@@ -189,11 +157,11 @@ mod tests {
 
     #[test]
     fn adm_1_a_filter_survives_its_address() {
-        let query = "status=dead&topic=order.%2A&key=a%26b&since=2026-03-01T12%3A00&unknown=1";
+        let query = "status=dead&topic=order.%2A&ordering_key=a%26b&since=2026-03-01T12%3A00&x=1";
         let read = filter(query);
         let pairs: Vec<_> = read.pairs().into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         assert_eq!(Filter::of(&pairs), read);
-        let list = read.list(Timestamp::from_micros(0)).expect("valid");
+        let list = read.list().expect("valid");
         assert_eq!(list.status, Some(Status::Dead));
         assert_eq!(list.topic_prefix.as_deref(), Some("order."));
         assert_eq!((list.topic, list.ordering_key.as_deref()), (None, Some("a&b")));
@@ -201,13 +169,22 @@ mod tests {
     }
 
     #[test]
+    fn every_choice_means_something() {
+        for (name, _) in STATUSES {
+            assert!(filter(&format!("status={name}")).list().expect(name).status.is_some());
+        }
+        for (name, _) in SPANS {
+            assert!(filter(&format!("within={name}")).list().expect(name).since.is_some());
+        }
+    }
+
+    #[test]
     fn what_is_not_understood_is_said() {
-        let now = Timestamp::from_micros(0);
-        for query in ["status=odd", "attempts=x", "since=yesterday", "reason=bored", "within=1y"] {
-            let problem = filter(query).list(now).expect_err(query);
+        for query in ["status=odd", "min_attempts=x", "since=yesterday", "reason=bored"] {
+            let problem = filter(query).list().expect_err(query);
             let (name, value) = query.split_once('=').expect("a pair");
             assert!(problem.message.contains(name) && problem.message.contains(value));
         }
-        assert_eq!(filter("topic=&status=%20").list(now).expect("empty"), List::default());
+        assert_eq!(filter("topic=&status=%20").list().expect("empty"), List::default());
     }
 }

@@ -266,7 +266,7 @@ impl Frame {
         if person.may(Right::Administer) {
             system.push(item(Place::Audit, "Audit", "/audit", icons::AUDIT, Some('a')));
         }
-        system.push(item(Place::Api, "API", "/api/docs", icons::API, None));
+        system.push(item(Place::Api, "API", "/api", icons::API, None));
         vec![
             Group {
                 label: "Watch",

@@ -26,7 +26,6 @@ struct Planned {
     frame: Frame,
     act: &'static str,
     verb: String,
-    done: &'static str,
     fields: Vec<(&'static str, String)>,
     said: Vec<String>,
     matched: String,
@@ -49,7 +48,7 @@ pub(super) async fn plan(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Resp
     // What the job will mean by itself is said here already.
     let filter =
         if filter.get("status").is_empty() { filter.with("status", "dead") } else { filter };
-    let plan = desk.plan(queue, act, &filter.list(now)?).await?;
+    let plan = desk.plan(queue, act, &filter.list()?).await?;
     let sample = queue.sampler.latest().await;
     let title = format!("{} all that match", capital(act.as_str()));
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Jobs, title);
@@ -71,7 +70,6 @@ fn planned(
     Planned {
         act: act.as_str(),
         verb: capital(act.as_str()),
-        done: act.done(),
         fields: filter.pairs().into_iter().map(|(name, value)| (name, value.to_owned())).collect(),
         said: filter.words(),
         matched: words::count(plan.matched),

@@ -56,7 +56,7 @@ fn row(blocked: &BlockedKey, frame: &Frame, now: Timestamp) -> Row {
         head: frame.message(&blocked.by),
         behind: format!("{}{more}", words::count(blocked.behind)),
         behind_href: frame
-            .with("/messages", &[("status", "pending"), ("key", key), ("tenant", tenant)]),
+            .with("/messages", &[("status", "pending"), ("ordering_key", key), ("tenant", tenant)]),
         until: match blocked.block {
             Block::Retry { until } => Some(When::new(until, now)),
             Block::Halted => None,

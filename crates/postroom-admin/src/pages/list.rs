@@ -5,14 +5,14 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use postroom_core::lifecycle::State as Stage;
+use postroom_core::lifecycle::{DeadReason, State as Stage};
 use postroom_core::store::{Page, Record, Stats};
 use postroom_core::{MessageId, Timestamp};
 
-use super::filter::{Filter, REASONS, SPANS, STATUSES};
+use super::filter::{Filter, SPANS, STATUSES};
 use super::frame::{Ask, Frame, Link, Place};
 use super::words::{self, When};
-use crate::desk::Desk;
+use crate::desk::{Desk, words as words_of_api};
 use crate::problem::Problem;
 
 #[derive(Template)]
@@ -42,7 +42,7 @@ struct Tab {
 /// What the fields of the filter offer: value, label, chosen.
 struct Choices {
     within: Vec<(&'static str, &'static str, bool)>,
-    reasons: Vec<(&'static str, &'static str, bool)>,
+    reasons: Vec<(String, &'static str, bool)>,
 }
 
 /// A message in a list.
@@ -121,13 +121,16 @@ async fn list(State(desk): State<Arc<Desk>>, ask: Ask, place: Place) -> Result<R
     if is_dead {
         filter = filter.with("status", "dead");
     }
-    let mut wanted = filter.list(now)?;
+    let mut wanted = filter.list()?;
     wanted.before = ask.get("before").map(str::parse::<MessageId>).transpose()?;
     let found = queue.store.list(&wanted).await?;
     let title = if is_dead { "Dead letters" } else { "Messages" };
     let frame = Frame::new(&desk, &ask, queue, &sample, place, title);
     let stats = sample.seen.as_ref().map(|seen| seen.stats);
-    let page = page(frame, filter, &found, wanted.limit, stats, now, wanted.before.is_some());
+    let export = filter.for_api();
+    let mut page = page(frame, filter, &found, wanted.limit, stats, now, wanted.before.is_some());
+    let pairs: Vec<_> = export.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    page.export = page.frame.with("/api/v1/export", &pairs);
     ask.show(&page)
 }
 
@@ -166,7 +169,7 @@ fn page(
         newest: is_later.then(|| frame.with(path, &shown.pairs())),
         replay_all: act("replay"),
         discard_all: act("discard"),
-        export: frame.with("/export", &filter.pairs()),
+        export: String::new(),
         filter,
         frame,
     }
@@ -184,7 +187,7 @@ fn statuses(frame: &Frame, filter: &Filter, stats: Option<Stats>) -> Vec<Tab> {
             _ => return None,
         }))
     };
-    let all = [("", "All")].into_iter().chain(STATUSES.map(|(name, label, _)| (name, label)));
+    let all = [("", "All")].into_iter().chain(STATUSES);
     let tab = |(name, label): (&str, &str)| Tab {
         link: Link {
             label: label.to_owned(),
@@ -197,13 +200,13 @@ fn statuses(frame: &Frame, filter: &Filter, stats: Option<Stats>) -> Vec<Tab> {
 }
 
 fn reasons(frame: &Frame, filter: &Filter) -> Vec<Tab> {
-    let all = [("", "All".to_owned())];
-    let named = REASONS.map(|(name, reason)| (name, capital(reason.as_str())));
+    let all = [(String::new(), "All".to_owned())];
+    let named = DeadReason::ALL.map(|why| (words_of_api::reason(why), capital(why.as_str())));
     let plain = filter.clone().with("status", "");
-    let tab = |(name, label): (&'static str, String)| Tab {
+    let tab = |(name, label): (String, String)| Tab {
         link: Link {
             label,
-            href: frame.with("/dead", &plain.clone().with("reason", name).pairs()),
+            href: frame.with("/dead", &plain.clone().with("reason", &name).pairs()),
             current: filter.get("reason") == name,
         },
         count: None,
@@ -218,11 +221,13 @@ pub(super) fn capital(text: &str) -> String {
 }
 
 fn choices(filter: &Filter) -> Choices {
-    let within = |(name, label, _)| (name, label, filter.get("within") == name);
-    let reason = |(name, reason): (&'static str, postroom_core::lifecycle::DeadReason)| {
-        (name, reason.as_str(), filter.get("reason") == name)
+    let within = |(name, label)| (name, label, filter.get("within") == name);
+    let reason = |why: DeadReason| {
+        let name = words_of_api::reason(why);
+        let is_chosen = filter.get("reason") == name;
+        (name, why.as_str(), is_chosen)
     };
-    Choices { within: SPANS.map(within).into(), reasons: REASONS.map(reason).into() }
+    Choices { within: SPANS.map(within).into(), reasons: DeadReason::ALL.map(reason).into() }
 }
 
 /// An id leads to its message, a topic to its messages, and anything else is the text of an error.

@@ -107,7 +107,8 @@ pub(super) async fn message(
         headers: headers(record, frame.may_see_payloads),
         payload: content(record, &frame, &ask),
         neighbours: neighbours.iter().map(|other| Row::new(other, &frame, now)).collect(),
-        neighbours_href: frame.with("/messages", &[("key", key.as_deref().unwrap_or_default())]),
+        neighbours_href: frame
+            .with("/messages", &[("ordering_key", key.as_deref().unwrap_or_default())]),
         blocked_by: blocker(record, &sample, &frame),
         can_replay: may_act && record.state == Stage::Dead,
         can_discard: may_act && matches!(record.state, Stage::Dead | Stage::Ready),
@@ -182,7 +183,7 @@ fn facts(record: &Record, frame: &Frame, now: Timestamp) -> Vec<Fact> {
     add("Topic", filtered("topic", Some(record.topic.clone())));
     add("Written", time(Some(record.created_at)));
     let key = message.and_then(|m| m.ordering_key()).map(ToString::to_string);
-    add("Ordering key", filtered("key", key));
+    add("Ordering key", filtered("ordering_key", key));
     let kind = message.and_then(|m| m.aggregate_type()).map(ToString::to_string);
     add("Aggregate type", filtered("aggregate_type", kind));
     let id = message.and_then(|m| m.aggregate_id()).map(ToString::to_string);

@@ -4,11 +4,11 @@
 //! fetch the same page again and exchange the parts that are marked as live.
 
 mod act;
+mod api;
 mod assets;
 mod audit;
 mod chart;
 mod copy;
-mod export;
 mod failures;
 mod filter;
 mod flash;
@@ -42,7 +42,6 @@ pub(crate) fn routes() -> Guarded {
         .get("/messages/{id}/copy", Need::Right(Right::Payload), copy::copy)
         .post_message("/messages/copy", operate, act::copy)
         .post("/messages/act", operate, act::messages)
-        .get("/export", view, export::export)
         .get("/plan", view, jobs::plan)
         .get("/jobs", view, jobs::jobs)
         .post("/jobs", operate, act::begin)
@@ -61,6 +60,7 @@ pub(crate) fn routes() -> Guarded {
         .get("/dispatchers", view, nodes::nodes)
         .get("/stores", view, stores::stores)
         .get("/audit", Need::Right(Right::Administer), audit::audit)
+        .get("/api", view, api::api)
         .get("/login", Need::Public, login::login)
         .merge(assets::routes())
 }

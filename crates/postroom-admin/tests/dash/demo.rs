@@ -177,7 +177,8 @@ async fn inbox(shop: &Shop) -> Running {
         let topic =
             if number % 10 == 3 { "supplier.price_changed" } else { "supplier.stock_changed" };
         let id = format!("evt-{number:04}");
-        inbox.receive("supplier-api", id, order(topic, number)).await.expect("receive");
+        let received = inbox.receive("supplier-api", id, order(topic, number)).await;
+        let _ = received.expect("receive");
     }
     inbox.dispatcher(handlers).start().expect("start")
 }

@@ -3,6 +3,8 @@
 
 pub(crate) mod demo;
 pub(crate) mod driver;
+pub(crate) mod hostile;
+pub(crate) mod html;
 pub(crate) mod vectors;
 
 use std::net::Ipv4Addr;
