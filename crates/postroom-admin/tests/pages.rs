@@ -67,7 +67,8 @@ async fn dead_letter(shop: &Shop) -> MessageId {
 
 #[tokio::test]
 async fn adm_2_every_page_of_an_empty_store_says_what_to_do_next() {
-    let router = Shop::open().await.router();
+    let shop = Shop::open().await;
+    let router = shop.router();
     for path in PAGES {
         let (status, page) = get(&router, path).await;
         assert_eq!(status, StatusCode::OK, "{path}: {page}");
@@ -200,7 +201,8 @@ async fn adm_2_filters_stay_in_their_fields_and_in_links_to_further_pages() {
 
 #[tokio::test]
 async fn adm_2_an_id_or_a_topic_is_jumped_to() {
-    let router = Shop::open().await.router();
+    let shop = Shop::open().await;
+    let router = shop.router();
     let id = MessageId::new().to_string();
     for (to, there) in [
         (&*id, format!("/messages/{id}")),
@@ -287,7 +289,8 @@ async fn adm_3_read_only_pages_have_no_buttons_that_change_anything() {
 
 #[tokio::test]
 async fn adm_2_problems_are_pages_for_browsers() {
-    let router = Shop::open().await.router();
+    let shop = Shop::open().await;
+    let router = shop.router();
     for (path, expected) in [
         ("/nowhere", StatusCode::NOT_FOUND),
         ("/messages/not-an-id", StatusCode::UNPROCESSABLE_ENTITY),
@@ -327,7 +330,8 @@ async fn adm_2_below_another_path_every_link_stays_below_it() {
 
 #[tokio::test]
 async fn x24_assets_are_ours_and_kept_by_browsers_until_they_change() {
-    let router = Shop::open().await.router();
+    let shop = Shop::open().await;
+    let router = shop.router();
     let page = get(&router, "/").await.1;
     let (_, after) = page.split_once("rel=\"stylesheet\" href=\"").expect("a style");
     let path = after.split('"').next().expect("a path");
@@ -373,7 +377,8 @@ async fn x04_hostile_texts_stay_texts_in_every_field_of_every_page() {
         seen.push_str(&html::check(&page, path));
     }
     let escaped = |text: &str| {
-        let marks = [("&", "&#38;"), ("<", "&#60;"), (">", "&#62;"), ("\"", "&#34;"), ("'", "&#39;")];
+        let marks =
+            [("&", "&#38;"), ("<", "&#60;"), (">", "&#62;"), ("\"", "&#34;"), ("'", "&#39;")];
         marks.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     };
     for vector in VECTORS {

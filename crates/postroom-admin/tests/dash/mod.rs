@@ -8,6 +8,7 @@ pub(crate) mod html;
 pub(crate) mod vectors;
 
 use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,7 +16,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, StatusCode, header};
 use postroom::store::AdminStore as _;
 use postroom::{Outbox, SqliteStore, StoreConfig};
-use postroom_admin::{Access, Admin, Database};
+use postroom_admin::{Access, Admin, Database, Limits};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -44,7 +45,9 @@ impl Shop {
     }
 
     pub(crate) fn admin(&self, access: Access) -> Admin {
-        Admin::new(vec![Database::new("shop", self.store.clone())], access)
+        // Tests look faster than people.
+        let limits = Limits { requests: NonZeroU32::MAX, ..Limits::default() };
+        Admin::new(vec![Database::new("shop", self.store.clone())], access).limits(limits)
     }
 
     pub(crate) fn router(&self) -> Router {
