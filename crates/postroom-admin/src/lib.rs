@@ -10,6 +10,7 @@ mod access;
 mod api;
 mod desk;
 mod live;
+mod pages;
 mod problem;
 mod routes;
 mod sampler;
@@ -114,5 +115,5 @@ impl Admin {
 
 /// Everything there is.
 fn all() -> Guarded {
-    Guarded::new().merge(access::session::routes()).merge(api::routes())
+    Guarded::new().merge(access::session::routes()).merge(api::routes()).merge(pages::routes())
 }

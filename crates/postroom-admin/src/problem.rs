@@ -40,6 +40,11 @@ impl Problem {
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
     }
+
+    pub(crate) fn bug() -> Self {
+        let told = "this is a bug of Postroom; the log says more";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", told)
+    }
 }
 
 impl Problem {

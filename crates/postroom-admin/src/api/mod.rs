@@ -6,7 +6,6 @@ mod export;
 pub(crate) mod figures;
 pub(crate) mod input;
 mod messages;
-mod reference;
 pub(crate) mod shape;
 
 use axum::response::IntoResponse;
@@ -24,10 +23,9 @@ use shape::Safe;
 
 pub(crate) const PREFIX: &str = "/api/v1";
 
-/// Everything below [`PREFIX`], and the page that describes it.
+/// Everything below [`PREFIX`]. The page that describes it is one of the pages.
 pub(crate) fn routes() -> Guarded {
-    let view = Need::Right(Right::View);
-    Guarded::new().nest(PREFIX, v1()).get("/api", view, reference::page)
+    Guarded::new().nest(PREFIX, v1())
 }
 
 fn v1() -> Guarded {
