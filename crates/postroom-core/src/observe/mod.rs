@@ -1,11 +1,13 @@
 //! What Postroom tells about itself: every log event and every figure, in one place.
 //!
-//! One [`Observer`] belongs to one store handle and its clones. Each of its methods is something
+//! One `Observer` belongs to one store handle and its clones. Each of its methods is something
 //! that happened; the method writes the log line and counts. Names and fields of log lines are
 //! stable, every line carries the store, and payloads and header values are never logged.
 
 mod figures;
 mod histogram;
+mod load;
+mod registry;
 mod snapshot;
 mod windows;
 
@@ -16,6 +18,8 @@ use std::time::Duration;
 use tracing::Span;
 
 pub(crate) use figures::Figures;
+pub(crate) use load::{Load, Loads};
+pub use registry::*;
 pub use snapshot::{Counts, Depth, Latency, Snapshot, Throughput};
 
 use crate::error::Error;
@@ -74,9 +78,9 @@ impl Observer {
     }
 
     /// Items came from a claim, which met others that it made dead.
-    pub(crate) fn fetched(&self, count: usize, dead: u32) {
+    pub(crate) fn fetched(&self, count: usize, dead: u32, took: Duration) {
         tracing::debug!(store = &*self.store, count, dead, "OUTBOX_WORKER_FETCH");
-        self.figures.claimed(count, dead);
+        self.figures.claimed(count, dead, took);
     }
 
     /// A message is about to be handled.
