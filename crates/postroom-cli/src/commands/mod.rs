@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod desk;
 mod doctor;
 mod enqueue;
 mod import;

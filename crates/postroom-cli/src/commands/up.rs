@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Dispatcher, Running};
-use postroom_sinks::Probed;
+use postroom_admin::{Exporter, SinkState};
+use postroom_sinks::{Probe, Probed};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -16,6 +17,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::Report;
+use super::desk::{Door, Serving};
 use crate::args::Up;
 use crate::config::{Loaded, NamedSink};
 use crate::failure::{Exit, Failure};
@@ -27,11 +29,17 @@ pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
     log_to_stderr();
     let mut config = load(args)?;
+    let door = Door::open(&args.admin, &config.admin)?;
+    let exporter = door.is_some().then(install_exporter).transpose()?;
     let stores = open(&config, target).await?;
     let mut stop = Signals::new()?;
     let reader_gone = config.reader_gone.take();
     let running = start(&config, &stores)?;
     announce(&config, target);
+    let serving = match door.zip(exporter) {
+        Some((door, exporter)) => Some(serve(door, exporter, &stores, &config.sinks)?),
+        None => None,
+    };
     let probes = look_at_sinks(std::mem::take(&mut config.sinks));
     let reader_gone = async {
         match reader_gone {
@@ -48,6 +56,9 @@ pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
         clean = shut_down(running, args.grace) => clean,
         () = stop.next() => false,
     };
+    if let Some(serving) = serving {
+        serving.stop().await;
+    }
     if !clean {
         eprintln!("stopped with deliveries under way; they will be delivered again");
     }
@@ -84,6 +95,31 @@ fn start(config: &Loaded, stores: &[OpenStore]) -> Result<Vec<Running>, Failure>
         Ok(dispatcher.config(config.dispatcher.clone()).start()?)
     };
     stores.iter().map(one).collect()
+}
+
+/// Before any store is opened: what is counted before that is not seen.
+fn install_exporter() -> Result<Exporter, Failure> {
+    Exporter::install()
+        .map_err(|error| Failure::new(Exit::Error, "can not collect metrics").why(&error))
+}
+
+fn serve(
+    door: Door,
+    exporter: Exporter,
+    stores: &[OpenStore],
+    sinks: &[NamedSink],
+) -> Result<Serving, Failure> {
+    let databases = stores.iter().map(OpenStore::database).collect();
+    let named = |sink: &NamedSink| (sink.name.clone(), sink.kind, Arc::clone(&sink.probe));
+    let sinks: Vec<_> = sinks.iter().map(named).collect();
+    let states =
+        move || {
+            let state = |(name, kind, probe): &(String, _, Arc<dyn Probe + Send + Sync>)| {
+                SinkState { name: name.clone(), kind: *kind, circuit: probe.circuit() }
+            };
+            sinks.iter().map(state).collect()
+        };
+    door.serve(databases, exporter, states)
 }
 
 /// Stops all at once; whether every one ended in time.

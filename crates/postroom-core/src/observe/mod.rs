@@ -182,6 +182,18 @@ impl Observer {
     }
 }
 
+/// Whether messages are sent to a receiver that may be away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Circuit {
+    /// They are.
+    #[default]
+    Closed,
+    /// Nobody was there; the next message tries.
+    HalfOpen,
+    /// Nobody was there, and for a while nobody tries.
+    Open,
+}
+
 /// How long a delivery took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Took {
