@@ -1,7 +1,7 @@
 //! What a caller is told when a request can not be carried out.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postroom_core::{Error, ErrorKind};
 use serde::Serialize;
@@ -16,11 +16,14 @@ pub(crate) struct Problem {
     pub(crate) code: &'static str,
     /// A sentence for people.
     pub(crate) message: String,
+    /// After how many seconds it is worth another try.
+    #[serde(skip)]
+    retry_after: Option<u64>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into() }
+        Self { status, code, message: message.into(), retry_after: None }
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
@@ -29,6 +32,13 @@ impl Problem {
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
+    }
+}
+
+impl Problem {
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
     }
 }
 
@@ -48,6 +58,12 @@ impl From<Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, Json(self)).into_response()
+        let mut response = (self.status, Json(&self)).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        // For who shows it as a page.
+        response.extensions_mut().insert(self);
+        response
     }
 }
