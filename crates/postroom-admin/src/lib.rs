@@ -8,6 +8,8 @@
 
 mod access;
 mod desk;
+mod health;
+mod metrics;
 mod problem;
 mod routes;
 mod sampler;
@@ -17,9 +19,12 @@ use axum::Router;
 pub use access::rates::Limits;
 pub use access::{Access, Person, Right, Role, Token};
 pub use desk::Database;
+pub use health::{Limit, SinkState, Thresholds};
+pub use metrics::Exporter;
 pub use routes::{Need, Route};
 
 use desk::Desk;
+use metrics::Watch;
 use routes::Guarded;
 
 /// The admin API and dashboard, before they are served.
@@ -37,6 +42,7 @@ struct Settings {
     base_path: String,
     trusts_forwarded_prefix: bool,
     limits: Limits,
+    watch: Watch,
 }
 
 impl Admin {
@@ -83,24 +89,58 @@ impl Admin {
         self
     }
 
+    /// When the health is degraded, and when it is bad.
+    #[must_use]
+    pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
+        self.settings.watch.thresholds = thresholds;
+        self
+    }
+
+    /// How places are that messages go to, for health and metrics. It is asked whenever somebody
+    /// looks, so it must answer from memory.
+    #[must_use]
+    pub fn sinks(mut self, sinks: impl Fn() -> Vec<SinkState> + Send + Sync + 'static) -> Self {
+        self.settings.watch.sinks = Some(Box::new(sinks));
+        self
+    }
+
+    /// Serves what this renders at `/metrics`: that of an [`Exporter`], or of your own recorder.
+    /// Default: nothing is there.
+    #[must_use]
+    pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.settings.watch.render = Some(Box::new(render));
+        self
+    }
+
+    /// Shows `/metrics` to whoever asks, without a token. Default: to those who may look.
+    #[must_use]
+    pub fn public_metrics(mut self, public: bool) -> Self {
+        self.settings.watch.public = public;
+        self
+    }
+
     /// The router. It counts in background tasks, which end when the router and all its clones are
     /// gone.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn router(self) -> Router {
+        let public_metrics = self.settings.watch.public;
         let desk = Desk::open(self.databases, self.access, self.settings);
-        all().into_router(&desk)
+        all(public_metrics).into_router(&desk)
     }
 
-    /// Every route, with what a request to it needs.
+    /// Every route, with what a request to it needs unless settings say otherwise.
     #[must_use]
     pub fn routes() -> Vec<Route> {
-        all().list()
+        all(false).list()
     }
 }
 
 /// Everything there is.
-fn all() -> Guarded {
-    Guarded::new().merge(access::session::routes())
+fn all(public_metrics: bool) -> Guarded {
+    Guarded::new()
+        .merge(access::session::routes())
+        .merge(health::routes())
+        .merge(metrics::routes(public_metrics))
 }

@@ -31,9 +31,8 @@ pub(crate) fn routes() -> Guarded {
 type Asked = (Option<Extension<Caller>>, RawQuery, HeaderMap);
 
 async fn livez(State(desk): State<Arc<Desk>>, asked: Asked) -> Response {
-    let beat = |queue: &crate::desk::Queue| {
-        (queue.to_string(), queue.store.local().snapshot().beat)
-    };
+    let beat =
+        |queue: &crate::desk::Queue| (queue.to_string(), queue.store.local().snapshot().beat);
     let beats: Vec<_> = desk.queues.iter().map(beat).collect();
     tell(&alive(&beats, &desk.watch.thresholds), &asked)
 }

@@ -103,6 +103,11 @@ impl Door {
                 .metrics(move || render.render())
                 .public_metrics(settings.public_metrics)
                 .router();
+            // A proxy in front may take the path away, or leave it.
+            let router = match settings.base_path.trim_end_matches('/') {
+                "" => router,
+                path => Router::new().nest(path, router.clone()).fallback_service(router),
+            };
             tokio::spawn(exporter.upkeep());
             accept(listener, router, until).await;
         };
