@@ -275,6 +275,15 @@ impl Message {
         Self(Arc::new(fields))
     }
 
+    /// The same message without its payload, as lists have it. For stores.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_payload(&self) -> Self {
+        let mut fields = (*self.0).clone();
+        fields.payload = Bytes::new();
+        Self(Arc::new(fields))
+    }
+
     /// The same content as a message that came from there: with an id of its own in the inbox.
     pub(crate) fn received(self, origin: Origin) -> Self {
         let mut fields = Arc::unwrap_or_clone(self.0);

@@ -92,16 +92,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Deletes settled messages, keys and ended joins that are old enough, up to `limit` of each.
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>>;
 
-    /// Gives back the slots of an owner that claims no more, but those in which it holds items.
-    /// Not calling it costs others the rest of its lease.
+    /// Gives back the slots of an owner that claims no more, but those in which it holds items, and
+    /// forgets its [signs of life](Self::report). Not calling it costs others the rest of its lease.
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>>;
 
-    /// Takes note of a dispatcher's sign of life; the last one of each owner counts. One that says
-    /// it is [gone](Self::leave) is forgotten.
-    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>> {
-        let _ = heartbeat;
-        Box::pin(std::future::ready(Ok(())))
-    }
+    /// Takes note of a dispatcher's sign of life, for [`AdminStore::nodes`]: of each owner the last
+    /// one counts, and when it began by its first. Also forgets whoever has been silent for a day.
+    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>>;
 
     /// What is paused now. For those who hold items already: a claim looks for itself.
     fn paused(&self) -> BoxFuture<'_, Result<Paused>>;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use postroom_core::MessageId;
-use postroom_core::store::{List, Page, Record};
+use postroom_core::store::{List, Page, Record, Status};
 use uuid::Uuid;
 
 /// The most messages on one page.
@@ -11,6 +11,39 @@ pub(crate) const MAX_PAGE: u32 = 500;
 
 /// How many messages a search looks at in one call.
 pub(crate) const SEARCHED: u32 = 10_000;
+
+/// Where a list looks: by the index that finds least, or among live rows, which are few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Messages,
+    DeadLetters,
+    Live,
+    Aggregate,
+    OrderingKey,
+}
+
+impl Place {
+    pub(crate) fn of(list: &List) -> Self {
+        match list.status {
+            _ if list.names_aggregate() => Self::Aggregate,
+            _ if list.ordering_key.is_some() => Self::OrderingKey,
+            Some(Status::Dead) => Self::DeadLetters,
+            Some(Status::Pending | Status::Leased | Status::Failed) => Self::Live,
+            Some(Status::Done) | None => Self::Messages,
+        }
+    }
+
+    /// Its number in the statements.
+    pub(crate) fn code(self) -> i16 {
+        match self {
+            Self::Messages => 1,
+            Self::DeadLetters => 2,
+            Self::Live => 3,
+            Self::Aggregate => 4,
+            Self::OrderingKey => 5,
+        }
+    }
+}
 
 /// The ids among which a page is looked for, both included, and how many rows it may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use postroom_core::{
-    Headers, IdempotencyKey, Message, MessageId, Origin, Result, Timestamp, When, lifecycle::State,
-    store::Status,
+    Headers, IdempotencyKey, Message, MessageId, Origin, Result, Timestamp, When,
+    lifecycle::State,
+    store::{Block, Status},
 };
 use uuid::Uuid;
 
@@ -83,6 +84,13 @@ impl StoredMessage {
     }
 }
 
+/// Whether the payloads of messages are read from the database, or only how long they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payloads {
+    Read,
+    Left,
+}
+
 /// The number under which a settled row keeps its state.
 pub(crate) const DONE: i16 = 1;
 /// See [`DONE`].
@@ -107,6 +115,20 @@ pub(crate) fn status_code(status: Status) -> i16 {
         Status::Done => 4,
         Status::Dead => 5,
     }
+}
+
+/// For so long a dispatcher that fell silent is remembered. The statements know it too.
+#[cfg(feature = "sqlite")]
+pub(crate) const REMEMBERED: std::time::Duration = std::time::Duration::from_hours(24);
+
+/// Why a key stands still: until then, or until somebody does something.
+pub(crate) fn block(until: Option<Timestamp>) -> Block {
+    until.map_or(Block::Halted, |until| Block::Retry { until })
+}
+
+/// A time span or a count as a database takes it.
+pub(crate) fn signed(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
 }
 
 /// The state of a row from what the tables say of it.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    BoxFuture, Claim, Claimed, Local, Paused, Purge, Purged, Reaped, Settled, Store, Wakes,
+    BoxFuture, Claim, Claimed, Heartbeat, Local, Paused, Purge, Purged, Reaped, Settled, Store,
+    Wakes,
 };
 use postroom_core::{Lease, OwnerToken, Result};
 pub use transaction::{Step, SteppedTx};
@@ -32,6 +33,11 @@ pub trait Around: fmt::Debug + Send + Sync + 'static {
 
     /// Around [`Store::renew`].
     fn renew<'a>(&'a self, call: BoxFuture<'a, Result<Settled>>) -> BoxFuture<'a, Result<Settled>> {
+        call
+    }
+
+    /// Around [`Store::report`].
+    fn report<'a>(&'a self, call: BoxFuture<'a, Result<()>>) -> BoxFuture<'a, Result<()>> {
         call
     }
 
@@ -101,6 +107,10 @@ impl<S: Store, A: Around> Store for Wrapped<S, A> {
 
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
         self.store.leave(owner)
+    }
+
+    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>> {
+        self.around.report(self.store.report(heartbeat))
     }
 
     fn paused(&self) -> BoxFuture<'_, Result<Paused>> {

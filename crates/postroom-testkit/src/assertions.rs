@@ -3,7 +3,7 @@
 use postroom_core::Message;
 use postroom_core::store::{AdminStore, List, Record};
 
-/// All messages of a topic that are in the store, newest first.
+/// All messages of a topic that are in the store, with their payloads, newest first.
 ///
 /// # Panics
 /// When the store does not answer.
@@ -13,7 +13,10 @@ pub async fn messages_on<S: AdminStore>(store: &S, topic: &str) -> Vec<Record> {
     loop {
         let list = List { topic: Some(topic.to_owned()), before, limit: 500, ..List::default() };
         let page = store.list(&list).await.expect("the store lists messages");
-        all.extend(page.records);
+        for record in page.records {
+            let detail = store.get(record.id).await.expect("the store finds a message");
+            all.extend(detail.map(|detail| detail.record));
+        }
         before = page.next;
         if before.is_none() {
             return all;

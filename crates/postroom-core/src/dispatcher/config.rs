@@ -12,6 +12,9 @@ use crate::text::Topic;
 /// Settings of a [`Dispatcher`](super::Dispatcher). Every one has a default that works.
 #[derive(Clone, Debug)]
 pub struct DispatcherConfig {
+    /// What people see it by, at most 255 bytes. Default: the host and the process, as in
+    /// `web-1/4711`.
+    pub name: Option<String>,
     /// Deliveries at the same time. Default: twice the cores, at least 4.
     pub workers: usize,
     /// Items per claim at most. Default 200.
@@ -42,6 +45,7 @@ impl Default for DispatcherConfig {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         Self {
+            name: None,
             workers: (2 * cores).max(4),
             batch: 200,
             lease: Duration::from_secs(30),

@@ -17,6 +17,7 @@ mod order;
 mod pace;
 mod pause;
 mod poll;
+mod report;
 mod settle;
 mod topics;
 mod work;
@@ -112,7 +113,7 @@ impl Dispatcher {
             leases: Arc::default(),
             keys: Keys::default(),
             done: Done::default(),
-            gone: AtomicBool::new(false),
+            gone: Mutex::new(false),
             load: Arc::new(Load::new(self.config.hot_queue, self.config.cold_queue)),
             claims: AtomicUsize::new(0),
             freed: Notify::new(),
@@ -147,8 +148,9 @@ struct Engine {
     leases: Arc<Leases>,
     keys: Keys,
     done: Done,
-    /// Whether its slots were given back.
-    gone: AtomicBool,
+    /// Whether its slots were given back. Locked by whoever reports, so that nothing is heard of it
+    /// after that.
+    gone: Mutex<bool>,
     load: Arc<Load>,
     /// Claims so far.
     claims: AtomicUsize,
@@ -174,10 +176,14 @@ impl Engine {
 
     /// Lets others have its share of the ordered messages at once rather than after its lease.
     async fn leave(&self) {
-        if !self.gone.swap(true, Ordering::Relaxed) {
-            let leaving = self.queue.store().leave(self.owner);
-            let _ = timeout(Duration::from_secs(1), leaving).await;
-        }
+        let leaving = async {
+            let mut gone = self.gone.lock().await;
+            if !std::mem::replace(&mut *gone, true) {
+                // Nobody waits for its answer but us: others have the rest of the lease to wait.
+                let _ = self.queue.store().leave(self.owner).await;
+            }
+        };
+        let _ = timeout(Duration::from_secs(1), leaving).await;
     }
 
     /// Lets publishers of this process in, unless that is turned off.
@@ -241,6 +247,7 @@ impl Running {
         let (renewer, until) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move { renewer.renew_leases(until).await });
         tokio::spawn(Arc::clone(&engine).watch_pauses(end.clone()));
+        tokio::spawn(Arc::clone(&engine).report(end.clone()));
         tasks.close();
         Self { engine, tasks, end }
     }

@@ -17,11 +17,12 @@ use crate::text::Topic;
 
 /// For people: look, count, replay, pause, set up. None of it is on the way of a message.
 pub trait AdminStore: Store {
-    /// One page of messages, newest first. A call looks at a bounded number of messages: see
-    /// [`Page::next`]. Each record is read a moment after it was found, and shows what it is then.
+    /// One page of messages, newest first, without their payloads. A call looks at a bounded number
+    /// of messages: see [`Page::next`]. Each record is read a moment after it was found, and shows
+    /// what it is then.
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page>>;
 
-    /// One message with the history of its attempts.
+    /// One message with its payload and the history of its attempts.
     fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>>;
 
     /// How many messages are in which state.
@@ -69,43 +70,29 @@ pub trait AdminStore: Store {
     /// Ends an open join without a follow-up, for good. Answers whether it was open.
     fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>>;
 
-    /// Dispatchers that were heard of within the last day, the live ones first, then by start.
-    fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
+    /// Dispatchers that [were heard of](Store::report) within the last day: the live ones first,
+    /// then by start; at most 1,000. It changes nothing.
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>>>;
 
-    /// What is not delivered, by topic: the ones with most first, at most `limit`. It reads live
-    /// rows and dead letters, never what is done.
-    fn topics(&self, limit: u32) -> BoxFuture<'_, Result<Vec<TopicStats>>> {
-        let _ = limit;
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
+    /// What is not delivered, by topic: the ones with most first, then by name; at most `limit`. It
+    /// reads live rows and dead letters, never what is done.
+    fn topics(&self, limit: u32) -> BoxFuture<'_, Result<Vec<TopicStats>>>;
 
-    /// Dead letters that are not discarded, and messages that wait for a retry: the newest of each,
-    /// at most `limit` of each, newest first.
-    fn failing(&self, limit: u32) -> BoxFuture<'_, Result<Vec<Failing>>> {
-        let _ = limit;
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
+    /// What went wrong lately, last first: the dead letters that died last, but discarded ones, and
+    /// the newest of the messages that will be tried again; at most `limit` of each.
+    fn failing(&self, limit: u32) -> BoxFuture<'_, Result<Vec<Failing>>>;
 
-    /// Ordering keys that stand still, at most `limit`: those that a dead message stops first, then
-    /// by the message that stops them, oldest first.
-    fn blocked_keys(&self, limit: u32) -> BoxFuture<'_, Result<Vec<BlockedKey>>> {
-        let _ = limit;
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
+    /// Ordering keys that stand still, at most `limit`: first those that a dead message stops, then
+    /// those whose first message waits for its next try; each by the message that stops them,
+    /// oldest first. For the latter it looks at [`BlockedKey::MOST_KEYS`] keys.
+    fn blocked_keys(&self, limit: u32) -> BoxFuture<'_, Result<Vec<BlockedKey>>>;
 
     /// Writes an entry of the audit log, which both boxes of a database share.
-    fn write_audit<'a>(&'a self, entry: &'a AuditEntry) -> BoxFuture<'a, Result<()>> {
-        let _ = entry;
-        Box::pin(std::future::ready(Ok(())))
-    }
+    fn write_audit<'a>(&'a self, entry: &'a AuditEntry) -> BoxFuture<'a, Result<()>>;
 
-    /// The audit log, newest first: entries with a number below `before`, at most `limit`.
-    fn audit(&self, before: Option<i64>, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRecord>>> {
-        let _ = (before, limit);
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
+    /// The audit log, newest first: entries with a number below `before`, at most `limit` and never
+    /// more than 500.
+    fn audit(&self, before: Option<i64>, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRecord>>>;
 
     /// Brings the schema up to date; safe when many processes start at once.
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>>;
@@ -116,9 +103,9 @@ pub trait AdminStore: Store {
 
 /// A filter and a page. What is `None` filters nothing.
 ///
-/// Lists of everything, of dead letters, and of what is not settled yet are found by an index or in
-/// small tables. Anything else is looked for, newest first, in a bounded number of messages per
-/// call: see [`Page::next`].
+/// Lists of everything, of dead letters, of what is not settled yet, of one aggregate (by its type
+/// and its id) and of one ordering key are found by an index or in small tables. Anything else is
+/// looked for there, newest first, in a bounded number of messages per call: see [`Page::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     /// Only these.
@@ -173,12 +160,25 @@ impl Default for List {
 }
 
 impl List {
-    /// Whether it says more than a status by which stores find messages at once.
+    /// Whether it says more than stores find by an index alone.
     #[must_use]
     pub fn is_search(&self) -> bool {
         let plain = Self { before: self.before, limit: self.limit, ..Self::default() };
-        let by_index = Self { status: Some(Status::Dead), ..plain.clone() };
-        *self != plain && *self != by_index
+        let dead = Self { status: Some(Status::Dead), ..plain.clone() };
+        let key = Self { ordering_key: self.ordering_key.clone(), ..plain.clone() };
+        let aggregate = Self {
+            aggregate_type: self.aggregate_type.clone(),
+            aggregate_id: self.aggregate_id.clone(),
+            ..plain.clone()
+        };
+        let by_aggregate = self.names_aggregate() && *self == aggregate;
+        *self != plain && *self != dead && *self != key && !by_aggregate
+    }
+
+    /// Whether it says both parts of an aggregate's name.
+    #[must_use]
+    pub fn names_aggregate(&self) -> bool {
+        self.aggregate_type.is_some() && self.aggregate_id.is_some()
     }
 }
 

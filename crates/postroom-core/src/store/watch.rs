@@ -25,6 +25,18 @@ pub struct Heartbeat {
     pub valid_for: Duration,
 }
 
+impl Heartbeat {
+    /// The longest name and version that are kept, in bytes.
+    pub const MOST_TEXT: usize = 255;
+
+    /// The same as stores keep it: longer texts are cut between two characters.
+    #[must_use]
+    pub fn cut(&self) -> Self {
+        let short = |text: &str| cut(text, Self::MOST_TEXT);
+        Self { name: short(&self.name), version: short(&self.version), ..self.clone() }
+    }
+}
+
 /// A dispatcher that was heard of lately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -42,9 +54,9 @@ pub struct Node {
     pub is_live: bool,
     /// Whether it finishes what it has and takes no more.
     pub draining: bool,
-    /// How many messages it holds.
+    /// How many messages it holds, but those whose lease ran out.
     pub leases: u64,
-    /// How many of the slots of ordered messages it owns.
+    /// How many of the slots of ordered messages it owns, counted like its messages.
     pub slots: u32,
 }
 
@@ -93,7 +105,7 @@ pub enum Block {
 /// An ordering key that stands still.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedKey {
-    /// The key, unless the message is gone that it was written in.
+    /// The key as stored.
     pub ordering_key: Option<String>,
     /// Its tenant.
     pub tenant_id: Option<String>,
@@ -110,14 +122,17 @@ pub struct BlockedKey {
 impl BlockedKey {
     /// Further messages behind a key are not counted.
     pub const MOST_BEHIND: u32 = 1_000;
+    /// So many keys are looked at.
+    pub const MOST_KEYS: u32 = 10_000;
 }
 
 /// Something that a person did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Who: the name of a token, or of whoever used the command line.
+    /// Who: the name of a token, or of whoever used the command line. At most
+    /// [`AuditEntry::MOST_NAME`] bytes, more is cut.
     pub actor: String,
-    /// What: a short word such as `replay`.
+    /// What: a short word such as `replay`. Cut like the actor.
     pub action: String,
     /// To what: ids, a filter, a topic. At most [`AuditEntry::MOST_TEXT`] bytes, more is cut.
     pub target: String,
@@ -128,8 +143,29 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// The longest target and outcome that are kept.
+    /// The longest target and outcome that are kept, in bytes.
     pub const MOST_TEXT: usize = 2_000;
+    /// The longest actor and action that are kept, in bytes.
+    pub const MOST_NAME: usize = 255;
+
+    /// The same as stores keep it: longer texts are cut between two characters.
+    #[must_use]
+    pub fn cut(&self) -> Self {
+        Self {
+            actor: cut(&self.actor, Self::MOST_NAME),
+            action: cut(&self.action, Self::MOST_NAME),
+            target: cut(&self.target, Self::MOST_TEXT),
+            outcome: cut(&self.outcome, Self::MOST_TEXT),
+            changed: self.changed,
+        }
+    }
+}
+
+/// Without NUL, which PostgreSQL can not store.
+fn cut(text: &str, most: usize) -> String {
+    let mut text = text.replace('\0', "");
+    text.truncate(text.floor_char_boundary(most));
+    text
 }
 
 /// An entry of the audit log.
@@ -141,4 +177,25 @@ pub struct AuditRecord {
     pub at: Timestamp,
     /// What it says.
     pub entry: AuditEntry,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adm_3_long_texts_are_cut_between_two_characters() {
+        let entry = AuditEntry {
+            actor: format!("a{}", "ß".repeat(300)),
+            action: "re\0play".to_owned(),
+            target: "€".repeat(1_000),
+            outcome: "x".repeat(2_000),
+            changed: 7,
+        };
+        let cut = entry.cut();
+        assert_eq!(cut.actor, format!("a{}", "ß".repeat(127)));
+        assert_eq!(cut.action, "replay");
+        assert_eq!(cut.target, "€".repeat(666));
+        assert_eq!((cut.outcome, cut.changed), (entry.outcome, 7));
+    }
 }

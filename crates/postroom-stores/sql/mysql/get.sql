@@ -1,10 +1,11 @@
--- Messages with their delivery state: ["id", ...].
+-- Messages with their delivery state. Whether with their payloads, ["id", ...].
 select
     message.seq,
     message.created_at,
     message.id,
     message.topic,
-    message.payload,
+    case when ? then message.payload else x'' end as payload,
+    length(message.payload) as payload_bytes,
     message.content_type,
     message.headers,
     message.aggregate_type,

@@ -1,7 +1,8 @@
 -- The ids of one page of messages, newest first.
--- First what is wanted, in the order below; null filters nothing. Then three times, for each place
--- to look at: status (1 pending, 2 leased, 3 failed, 4 done, 5 dead), oldest id, newest id, how
--- many messages to look at. At last the limit.
+-- First what is wanted, in the order below; null filters nothing. Then five times, for each place
+-- to look at: which one is meant (1 all messages, 2 dead letters, 3 live rows, 4 those of the
+-- aggregate, 5 those of the ordering key), that aggregate or key, oldest id, newest id, how many
+-- messages to look at. At last the limit.
 select message.id
 from (
     select
@@ -19,11 +20,11 @@ from (
         cast(? as signed) as reason
 ) as wanted
 straight_join (
-    -- One of the three is run: dead letters and live rows are few.
+    -- One of the five is run.
     (
         select id
         from postroom_outbox_message force index (id)
-        where coalesce(?, 4) = 4
+        where ? = 1
             and id between ? and ?
         order by id desc
         limit ?
@@ -32,7 +33,7 @@ straight_join (
     (
         select id
         from postroom_outbox_settled
-        where ? = 5
+        where ? = 2
             and state = 2
             and id between ? and ?
         order by id desc
@@ -48,7 +49,28 @@ straight_join (
             union all
             select id from postroom_outbox_parked
         ) as live
-        where ? in (1, 2, 3)
+        where ? = 3
+            and id between ? and ?
+        order by id desc
+        limit ?
+    )
+    union all
+    (
+        select id
+        from postroom_outbox_message force index (aggregate)
+        where ? = 4
+            and aggregate_type = ?
+            and aggregate_id = ?
+            and id between ? and ?
+        order by id desc
+        limit ?
+    )
+    union all
+    (
+        select id
+        from postroom_outbox_message force index (ordering)
+        where ? = 5
+            and ordering_key = ?
             and id between ? and ?
         order by id desc
         limit ?

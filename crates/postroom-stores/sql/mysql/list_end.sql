@@ -1,9 +1,9 @@
--- How far down a search looks: the id of the last of so many messages. Three times, for each place
--- to look at: status as in list, newest id, how many before it.
+-- How far down a search looks: the id of the last of so many messages. Five times, for each place
+-- to look at: which one is meant, as in list, that aggregate or key, newest id, how many before it.
 (
     select id
     from postroom_outbox_message force index (id)
-    where coalesce(?, 4) = 4
+    where ? = 1
         and id <= ?
     order by id desc
     limit 1 offset ?
@@ -12,7 +12,7 @@ union all
 (
     select id
     from postroom_outbox_settled
-    where ? = 5
+    where ? = 2
         and state = 2
         and id <= ?
     order by id desc
@@ -28,7 +28,28 @@ union all
         union all
         select id from postroom_outbox_parked
     ) as live
-    where ? in (1, 2, 3)
+    where ? = 3
+        and id <= ?
+    order by id desc
+    limit 1 offset ?
+)
+union all
+(
+    select id
+    from postroom_outbox_message force index (aggregate)
+    where ? = 4
+        and aggregate_type = ?
+        and aggregate_id = ?
+        and id <= ?
+    order by id desc
+    limit 1 offset ?
+)
+union all
+(
+    select id
+    from postroom_outbox_message force index (ordering)
+    where ? = 5
+        and ordering_key = ?
         and id <= ?
     order by id desc
     limit 1 offset ?

@@ -32,6 +32,7 @@ create procedure postroom_outbox_leave_slots(p_owner binary(16))
 sql security definer
 begin
     delete from postroom_outbox_node where owner = p_owner;
+    delete from postroom_outbox_dispatcher where owner = p_owner;
     call postroom_outbox_free_slots(p_owner, -1);
 end;
 

@@ -27,6 +27,7 @@ grant select on postroom_outbox_slot to postroom_worker, postroom_admin, postroo
 grant select on postroom_outbox_node to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_outbox_halt to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_outbox_control to postroom_worker, postroom_admin, postroom_reader;
+grant select on postroom_outbox_dispatcher to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_inbox to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_inbox_message to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_inbox_queue to postroom_worker, postroom_admin, postroom_reader;
@@ -39,9 +40,11 @@ grant select on postroom_inbox_slot to postroom_worker, postroom_admin, postroom
 grant select on postroom_inbox_node to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_inbox_halt to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_inbox_control to postroom_worker, postroom_admin, postroom_reader;
+grant select on postroom_inbox_dispatcher to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_join_tally to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_join_message to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_join_follow_up to postroom_worker, postroom_admin, postroom_reader;
+grant select on postroom_audit to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_meta to postroom_worker, postroom_admin, postroom_reader;
 
 -- Workers publish and deliver: services that run a dispatcher, with outbox, inbox and joins.
@@ -50,11 +53,13 @@ grant insert on postroom_outbox_queue to postroom_worker, postroom_admin;
 grant insert on postroom_outbox_ordered to postroom_worker, postroom_admin;
 grant insert on postroom_outbox_parked to postroom_worker, postroom_admin;
 grant insert, update, delete on postroom_outbox_key to postroom_worker, postroom_admin;
+grant insert, update, delete on postroom_outbox_dispatcher to postroom_worker, postroom_admin;
 grant insert on postroom_inbox_message to postroom_worker, postroom_admin;
 grant insert on postroom_inbox_queue to postroom_worker, postroom_admin;
 grant insert on postroom_inbox_ordered to postroom_worker, postroom_admin;
 grant insert on postroom_inbox_parked to postroom_worker, postroom_admin;
 grant insert, update, delete on postroom_inbox_key to postroom_worker, postroom_admin;
+grant insert, update, delete on postroom_inbox_dispatcher to postroom_worker, postroom_admin;
 grant insert on postroom_join_tally to postroom_worker, postroom_admin;
 grant insert on postroom_join_follow_up to postroom_worker, postroom_admin;
 grant execute on procedure postroom_outbox_run_claim to postroom_worker, postroom_admin;
@@ -97,7 +102,8 @@ grant execute on procedure postroom_inbox_reap to postroom_worker, postroom_admi
 grant execute on procedure postroom_inbox_leave to postroom_worker, postroom_admin;
 grant execute on procedure postroom_inbox_enqueue to postroom_worker, postroom_admin;
 
--- Admins do all that workers do, and replay, discard, pause, resume and cancel joins.
+-- Admins do all that workers do, and replay, discard, pause, resume, cancel joins, and say what
+-- they did.
 grant insert, delete on postroom_outbox_control to postroom_admin;
 grant execute on procedure postroom_outbox_run_replay to postroom_admin;
 grant execute on procedure postroom_outbox_run_discard to postroom_admin;
@@ -106,3 +112,4 @@ grant execute on procedure postroom_inbox_run_replay to postroom_admin;
 grant execute on procedure postroom_inbox_run_discard to postroom_admin;
 grant update on postroom_join_tally to postroom_admin;
 grant delete on postroom_join_follow_up to postroom_admin;
+grant insert on postroom_audit to postroom_admin;

@@ -1,10 +1,11 @@
--- Messages with their delivery state. $1 ids.
+-- Messages with their delivery state. $1 ids, $2 whether with their payloads.
 select
     message.id,
     message.seq,
     message.created_at,
     message.topic,
-    message.payload,
+    case when $2::boolean then message.payload else '' end as payload,
+    octet_length(message.payload)::bigint as payload_bytes,
     message.content_type,
     message.headers::text as headers,
     message.aggregate_type,

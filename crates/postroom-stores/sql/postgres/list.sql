@@ -2,14 +2,15 @@
 -- $1 status (1 pending, 2 leased, 3 failed, 4 done, 5 dead), $2 topic, $3 start of the topic,
 -- $4 tenant, $5 type and $6 id of the aggregate, $7 ordering key, $8 written since and $9 before,
 -- $10 part of the last error, $11 least attempts, $12 reason; null filters nothing.
--- $13 oldest id, $14 newest id, $15 limit, $16 how many messages to look at.
+-- $13 oldest id, $14 newest id, $15 limit, $16 how many messages to look at, $17 where: 1 among all
+-- messages, 2 dead letters, 3 live rows, 4 those of the aggregate, 5 those of the ordering key.
 select message.id
 from (
-    -- One of the three is run: dead letters have an index, and live rows are few.
+    -- One of the five is run.
     (
         select id
         from postroom.outbox_message
-        where coalesce($1::smallint, 4) = 4
+        where $17::smallint = 1
             and id >= $13::uuid
             and id <= $14::uuid
         order by id desc
@@ -19,7 +20,7 @@ from (
     (
         select id
         from postroom.outbox_settled
-        where $1 = 5
+        where $17 = 2
             and state = 2
             and id >= $13
             and id <= $14
@@ -34,7 +35,30 @@ from (
             union all
             select id from postroom.outbox_parked
         ) as live
-        where $1 in (1, 2, 3)
+        where $17 = 3
+            and id >= $13
+            and id <= $14
+        order by id desc
+        limit $16
+    )
+    union all
+    (
+        select id
+        from postroom.outbox_message
+        where $17 = 4
+            and aggregate_type = $5::text
+            and aggregate_id = $6::text
+            and id >= $13
+            and id <= $14
+        order by id desc
+        limit $16
+    )
+    union all
+    (
+        select id
+        from postroom.outbox_message
+        where $17 = 5
+            and ordering_key = $7::text
             and id >= $13
             and id <= $14
         order by id desc
@@ -57,15 +81,15 @@ left join lateral (
 where ($2::text is null or message.topic = $2)
     and ($3::text is null or starts_with(message.topic, $3))
     and ($4::text is null or message.tenant_id = $4)
-    and ($5::text is null or message.aggregate_type = $5)
-    and ($6::text is null or message.aggregate_id = $6)
-    and ($7::text is null or message.ordering_key = $7)
+    and ($5 is null or message.aggregate_type = $5)
+    and ($6 is null or message.aggregate_id = $6)
+    and ($7 is null or message.ordering_key = $7)
     and ($8::timestamptz is null or message.created_at >= $8)
     and ($9::timestamptz is null or message.created_at < $9)
     and ($11::integer is null
         or coalesce(settled.attempts, queue.attempts, parked.attempts, 0) >= $11)
     and ($12::smallint is null or settled.reason = $12)
-    and case $1
+    and case $1::smallint
         when 1 then settled.seq is null and queue.token is null
         when 2 then settled.seq is null and queue.token is not null
         when 3 then settled.seq is null and queue.token is null

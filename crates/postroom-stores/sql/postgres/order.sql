@@ -38,6 +38,8 @@ as $body$
 begin
     delete from postroom.outbox_node
     where owner = given_owner;
+    delete from postroom.outbox_dispatcher
+    where owner = given_owner;
     perform postroom.outbox_free_slots(
         given_owner,
         array(select slot from postroom.outbox_slot where owner = given_owner)

@@ -26,12 +26,13 @@ revoke all on
     postroom.outbox, postroom.outbox_message, postroom.outbox_queue, postroom.outbox_queue_plain,
     postroom.outbox_queue_ordered, postroom.outbox_parked, postroom.outbox_settled,
     postroom.outbox_attempt, postroom.outbox_key, postroom.outbox_slot, postroom.outbox_node,
-    postroom.outbox_halt, postroom.outbox_control, postroom.outbox_seq,
+    postroom.outbox_halt, postroom.outbox_control, postroom.outbox_dispatcher, postroom.outbox_seq,
     postroom.inbox, postroom.inbox_message, postroom.inbox_queue, postroom.inbox_queue_plain,
     postroom.inbox_queue_ordered, postroom.inbox_parked, postroom.inbox_settled,
     postroom.inbox_attempt, postroom.inbox_key, postroom.inbox_slot, postroom.inbox_node,
-    postroom.inbox_halt, postroom.inbox_control, postroom.inbox_seq,
-    postroom.join_tally, postroom.join_message, postroom.join_follow_up, postroom.meta
+    postroom.inbox_halt, postroom.inbox_control, postroom.inbox_dispatcher, postroom.inbox_seq,
+    postroom.join_tally, postroom.join_message, postroom.join_follow_up, postroom.audit,
+    postroom.meta
 from postroom_producer, postroom_worker, postroom_admin, postroom_reader;
 
 grant usage on schema postroom
@@ -59,12 +60,13 @@ grant select on
     postroom.outbox, postroom.outbox_message, postroom.outbox_queue, postroom.outbox_queue_plain,
     postroom.outbox_queue_ordered, postroom.outbox_parked, postroom.outbox_settled,
     postroom.outbox_attempt, postroom.outbox_key, postroom.outbox_slot, postroom.outbox_node,
-    postroom.outbox_halt, postroom.outbox_control,
+    postroom.outbox_halt, postroom.outbox_control, postroom.outbox_dispatcher,
     postroom.inbox, postroom.inbox_message, postroom.inbox_queue, postroom.inbox_queue_plain,
     postroom.inbox_queue_ordered, postroom.inbox_parked, postroom.inbox_settled,
     postroom.inbox_attempt, postroom.inbox_key, postroom.inbox_slot, postroom.inbox_node,
-    postroom.inbox_halt, postroom.inbox_control,
-    postroom.join_tally, postroom.join_message, postroom.join_follow_up, postroom.meta
+    postroom.inbox_halt, postroom.inbox_control, postroom.inbox_dispatcher,
+    postroom.join_tally, postroom.join_message, postroom.join_follow_up, postroom.audit,
+    postroom.meta
 to postroom_worker, postroom_admin, postroom_reader;
 
 grant execute on function postroom.payload_text
@@ -75,17 +77,21 @@ grant insert, delete on
     postroom.outbox_message, postroom.outbox_queue, postroom.outbox_queue_plain,
     postroom.outbox_queue_ordered, postroom.outbox_parked, postroom.outbox_settled,
     postroom.outbox_attempt, postroom.outbox_key, postroom.outbox_node, postroom.outbox_halt,
+    postroom.outbox_dispatcher,
     postroom.inbox_message, postroom.inbox_queue, postroom.inbox_queue_plain,
     postroom.inbox_queue_ordered, postroom.inbox_parked, postroom.inbox_settled,
     postroom.inbox_attempt, postroom.inbox_key, postroom.inbox_node, postroom.inbox_halt,
+    postroom.inbox_dispatcher,
     postroom.join_tally, postroom.join_message, postroom.join_follow_up
 to postroom_worker, postroom_admin;
 
 grant update on
     postroom.outbox_queue, postroom.outbox_queue_plain, postroom.outbox_queue_ordered,
     postroom.outbox_parked, postroom.outbox_key, postroom.outbox_slot, postroom.outbox_node,
+    postroom.outbox_dispatcher,
     postroom.inbox_queue, postroom.inbox_queue_plain, postroom.inbox_queue_ordered,
     postroom.inbox_parked, postroom.inbox_key, postroom.inbox_slot, postroom.inbox_node,
+    postroom.inbox_dispatcher,
     postroom.join_tally, postroom.join_message
 to postroom_worker, postroom_admin;
 
@@ -127,9 +133,12 @@ grant execute on function
     )
 to postroom_worker, postroom_admin;
 
--- Admins do all that workers do, and pause, resume and discard.
+-- Admins do all that workers do, and pause, resume, discard and say what they did.
 grant insert, delete on postroom.outbox_control, postroom.inbox_control
 to postroom_admin;
 
 grant update on postroom.outbox_settled, postroom.inbox_settled
+to postroom_admin;
+
+grant insert on postroom.audit
 to postroom_admin;

@@ -1,6 +1,9 @@
--- Messages with their delivery state. ?1 ids.
+-- Messages with their delivery state. ?1 ids, ?2 whether with their payloads.
 select
-  m.*,
+  m.seq, m.id, m.topic, m.content_type, m.headers, m.aggregate_type, m.aggregate_id, m.ordering_key,
+  m.tenant_id, m.correlation_id, m.causation_id, m.idempotency_key, m.occurred_at, m.due_at,
+  m.expires_at, m.priority, m.created_at, m.source, m.source_id, m.consumer,
+  iif(?2, m.payload, x'') as payload, octet_length(m.payload) as payload_bytes,
   q.token is not null as leased, q.owner, q.locked_until,
   p.wake_at,
   s.state, s.reason, s.settled_at, s.settled_by,

@@ -1,14 +1,15 @@
 -- How far down a search looks: the id of the last of so many messages.
--- ?1 status as in list, ?2 newest id, ?3 how many before it.
+-- ?1 where, as in list, ?2 newest id, ?3 how many before it, ?4 type and ?5 id of the aggregate,
+-- ?6 ordering key.
 select id from (
   select id from postroom_outbox_message
-  where coalesce(?1, 4) = 4 and id <= ?2
+  where ?1 = 1 and id <= ?2
   order by id desc limit 1 offset ?3
 )
 union all
 select id from (
   select id from postroom_outbox_settled
-  where ?1 = 5 and state = 2 and id <= ?2
+  where ?1 = 2 and state = 2 and id <= ?2
   order by id desc limit 1 offset ?3
 )
 union all
@@ -18,6 +19,18 @@ select id from (
     union all
     select id from postroom_outbox_parked
   )
-  where ?1 in (1, 2, 3) and id <= ?2
+  where ?1 = 3 and id <= ?2
+  order by id desc limit 1 offset ?3
+)
+union all
+select id from (
+  select id from postroom_outbox_message indexed by postroom_outbox_message_aggregate
+  where ?1 = 4 and aggregate_type = ?4 and aggregate_id = ?5 and id <= ?2
+  order by id desc limit 1 offset ?3
+)
+union all
+select id from (
+  select id from postroom_outbox_message indexed by postroom_outbox_message_ordering
+  where ?1 = 5 and ordering_key = ?6 and id <= ?2
   order by id desc limit 1 offset ?3
 )

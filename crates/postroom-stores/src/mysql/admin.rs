@@ -3,19 +3,17 @@
 use postroom_core::lifecycle::DeadReason;
 use postroom_core::store::{Attempt, Detail, List, Page, Record, Stats};
 use postroom_core::{MessageId, OwnerToken, Result, Timestamp, WorkId};
-use sqlx::Row;
-use sqlx::mysql::MySqlRow;
+use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::query::Query;
+use sqlx::{MySql, Row};
 use uuid::Uuid;
 
 use super::MySqlStore;
 use super::classify::classify;
 use super::row::{count, counter, flag, stored_message, text, text_or_none, time, time_or_none};
 use super::session::broken;
-use crate::listing::{SEARCHED, Span};
-use crate::row::{state, status_code};
-
-/// The places where a list looks, each with arguments of its own.
-const PLACES: usize = 3;
+use crate::listing::{Place, SEARCHED, Span};
+use crate::row::{Payloads, state, status_code};
 
 impl MySqlStore {
     pub(super) async fn list_page(&self, list: &List) -> Result<Page> {
@@ -23,13 +21,13 @@ impl MySqlStore {
         let end = if list.is_search() { self.list_end(list, span).await? } else { None };
         let span = span.down_to(end);
         let ids = self.list_ids(list, span).await?;
-        Ok(span.page(&ids, self.records("list", &ids).await?))
+        Ok(span.page(&ids, self.records("list", &ids, Payloads::Left).await?))
     }
 
     async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
         let mut query = self.query(&self.sql.list_end);
-        for _ in 0..PLACES {
-            query = query.bind(list.status.map(status_code)).bind(span.newest).bind(SEARCHED - 1);
+        for place in PLACES {
+            query = at(query, place, list).bind(span.newest).bind(SEARCHED - 1);
         }
         let rows = self.engine_rows("list", query).await?;
         let end = rows.first().map(|row| row.try_get("id")).transpose();
@@ -37,10 +35,9 @@ impl MySqlStore {
     }
 
     async fn list_ids(&self, list: &List, span: Span) -> Result<Vec<MessageId>> {
-        let status = list.status.map(status_code);
         let mut query = self
             .query(&self.sql.list)
-            .bind(status)
+            .bind(list.status.map(status_code))
             .bind(list.topic.clone())
             .bind(list.topic_prefix.clone())
             .bind(list.tenant.clone())
@@ -52,8 +49,8 @@ impl MySqlStore {
             .bind(list.error.clone())
             .bind(list.min_attempts)
             .bind(list.reason.map(DeadReason::code));
-        for _ in 0..PLACES {
-            query = query.bind(status).bind(span.oldest).bind(span.newest).bind(span.reach);
+        for place in PLACES {
+            query = at(query, place, list).bind(span.oldest).bind(span.newest).bind(span.reach);
         }
         let rows = self.engine_rows("list", query.bind(span.limit)).await?;
         let ids: sqlx::Result<_> =
@@ -62,7 +59,7 @@ impl MySqlStore {
     }
 
     pub(super) async fn get_detail(&self, id: MessageId) -> Result<Option<Detail>> {
-        let mut found = self.records("get", &[id]).await?;
+        let mut found = self.records("get", &[id], Payloads::Read).await?;
         let Some(record) = found.remove(&id) else { return Ok(None) };
         let query = self.query(&self.sql.attempts).bind(id.as_uuid());
         let rows = self.engine_rows("get", query).await?;
@@ -79,6 +76,22 @@ impl MySqlStore {
     }
 }
 
+/// The places in the order of the statements.
+const PLACES: [Place; 5] =
+    [Place::Messages, Place::DeadLetters, Place::Live, Place::Aggregate, Place::OrderingKey];
+
+type Arguments = Query<'static, MySql, MySqlArguments>;
+
+/// The arguments that say whether a place is meant, and what is looked for there.
+fn at(query: Arguments, place: Place, list: &List) -> Arguments {
+    let query = query.bind(Place::of(list).code());
+    match place {
+        Place::Messages | Place::DeadLetters | Place::Live => query,
+        Place::Aggregate => query.bind(list.aggregate_type.clone()).bind(list.aggregate_id.clone()),
+        Place::OrderingKey => query.bind(list.ordering_key.clone()),
+    }
+}
+
 pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Record> {
     let settled: Option<i16> = row.try_get("settled")?;
     let owner = owner(row, "owner")?;
@@ -87,7 +100,7 @@ pub(super) fn record(row: &MySqlRow) -> sqlx::Result<Record> {
     Ok(Record {
         // A row that can not be decoded is shown all the same: that is what people look for.
         message: stored_message(row).ok().and_then(|stored| stored.decode().ok()),
-        payload_bytes: row.try_get::<&[u8], _>("payload")?.len() as u64,
+        payload_bytes: count(row, "payload_bytes")?,
         id: MessageId::from(id),
         work: WorkId::new(row.try_get("seq")?),
         topic: text(row, "topic")?,
@@ -128,7 +141,7 @@ fn stats(row: &MySqlRow) -> sqlx::Result<Stats> {
     })
 }
 
-fn owner(row: &MySqlRow, column: &str) -> sqlx::Result<Option<OwnerToken>> {
+pub(super) fn owner(row: &MySqlRow, column: &str) -> sqlx::Result<Option<OwnerToken>> {
     let owner: Option<Uuid> = row.try_get(column)?;
     Ok(owner.and_then(|owner| OwnerToken::try_from(owner).ok()))
 }

@@ -13,8 +13,9 @@ use super::MySqlStore;
 use super::admin::record;
 use super::classify::classify;
 use super::row::{text_or_none, time};
+use crate::row::Payloads;
 
-/// Replay reads whole messages: so many at a time.
+/// Replay reads messages: so many at a time.
 const CHUNK: usize = 100;
 
 impl MySqlStore {
@@ -29,7 +30,7 @@ impl MySqlStore {
 
     /// Answers with what was not replayed.
     async fn replay_chunk(&self, ids: &[MessageId]) -> Result<HashMap<MessageId, Refusal>> {
-        let records = self.records("replay", ids).await?;
+        let records = self.records("replay", ids, Payloads::Left).await?;
         let mut refused = HashMap::new();
         let mut places = Places::default();
         for id in ids {
@@ -58,7 +59,7 @@ impl MySqlStore {
         let others: Vec<_> = ids.iter().copied().filter(|id| !discarded.contains(id)).collect();
         let mut states = HashMap::new();
         for chunk in others.chunks(CHUNK) {
-            let records = self.records("discard", chunk).await?;
+            let records = self.records("discard", chunk, Payloads::Left).await?;
             states.extend(records.into_iter().map(|(id, record)| (id, record.state)));
         }
         // A key may go on.
@@ -74,11 +75,12 @@ impl MySqlStore {
         &self,
         what: &str,
         ids: &[MessageId],
+        payloads: Payloads,
     ) -> Result<HashMap<MessageId, Record>> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let query = self.query(&self.sql.get).bind(id_list(ids));
+        let query = self.query(&self.sql.get).bind(payloads == Payloads::Read).bind(id_list(ids));
         let rows = self.engine_rows(what, query).await?;
         let records: sqlx::Result<Vec<_>> = rows.iter().map(record).collect();
         let records = records.map_err(|error| classify(what, error))?;

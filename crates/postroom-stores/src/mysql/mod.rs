@@ -6,6 +6,7 @@ mod claim;
 mod classify;
 mod control;
 mod join;
+mod look;
 mod migrate;
 mod procedures;
 mod row;
@@ -20,9 +21,10 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    AdminStore, Appended, Attach, BoxFuture, Changed, Claim, Claimed, Detail, Entry, JoinMember,
-    JoinRecord, List, ListJoins, Local, Migrated, Page, Pause, PauseRecord, Paused, Purge, Purged,
-    Reaped, Settled, Stats, Store, TransactionalStore,
+    AdminStore, Appended, Attach, AuditEntry, AuditRecord, BlockedKey, BoxFuture, Changed, Claim,
+    Claimed, Detail, Entry, Failing, Heartbeat, JoinMember, JoinRecord, List, ListJoins, Local,
+    Migrated, Node, Page, Pause, PauseRecord, Paused, Purge, Purged, Reaped, Settled, Stats, Store,
+    TopicStats, TransactionalStore,
 };
 use postroom_core::{
     Clock, Error, ErrorKind, Join, JoinId, Lease, MessageId, OwnerToken, Result, Timestamp, Topic,
@@ -225,6 +227,10 @@ impl Store for MySqlStore {
         Box::pin(self.give_back_slots(owner))
     }
 
+    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.take_note(heartbeat))
+    }
+
     fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
         Box::pin(self.look_for_pauses())
     }
@@ -339,6 +345,30 @@ impl AdminStore for MySqlStore {
 
     fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.end_join(id))
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>>> {
+        Box::pin(self.list_nodes())
+    }
+
+    fn topics(&self, limit: u32) -> BoxFuture<'_, Result<Vec<TopicStats>>> {
+        Box::pin(self.count_topics(limit))
+    }
+
+    fn failing(&self, limit: u32) -> BoxFuture<'_, Result<Vec<Failing>>> {
+        Box::pin(self.list_failing(limit))
+    }
+
+    fn blocked_keys(&self, limit: u32) -> BoxFuture<'_, Result<Vec<BlockedKey>>> {
+        Box::pin(self.list_blocked(limit))
+    }
+
+    fn write_audit<'a>(&'a self, entry: &'a AuditEntry) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.add_audit(entry))
+    }
+
+    fn audit(&self, before: Option<i64>, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRecord>>> {
+        Box::pin(self.list_audit(before, limit))
     }
 
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {

@@ -13,8 +13,8 @@ use super::classify::classify;
 use super::row::{count, counter, stored_message, time, time_or_none};
 use super::session::broken;
 use super::time::PgTime;
-use crate::listing::{SEARCHED, Span};
-use crate::row::{state, status_code};
+use crate::listing::{Place, SEARCHED, Span};
+use crate::row::{Payloads, state, status_code};
 
 impl PgStore {
     pub(super) async fn list_page(&self, list: &List) -> Result<Page> {
@@ -22,15 +22,18 @@ impl PgStore {
         let end = if list.is_search() { self.list_end(list, span).await? } else { None };
         let span = span.down_to(end);
         let ids = self.list_ids(list, span).await?;
-        Ok(span.page(&ids, self.records("list", &ids).await?))
+        Ok(span.page(&ids, self.records("list", &ids, Payloads::Left).await?))
     }
 
     async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
         let query = self
             .query(&self.sql.list_end)
-            .bind(list.status.map(status_code))
+            .bind(Place::of(list).code())
             .bind(span.newest)
-            .bind(integer(SEARCHED - 1));
+            .bind(integer(SEARCHED - 1))
+            .bind(list.aggregate_type.clone())
+            .bind(list.aggregate_id.clone())
+            .bind(list.ordering_key.clone());
         let rows = self.engine_rows("list", query).await?;
         let end = rows.first().map(|row| row.try_get("id")).transpose();
         end.map_err(|error| classify("list", error))
@@ -54,7 +57,8 @@ impl PgStore {
             .bind(span.oldest)
             .bind(span.newest)
             .bind(integer(span.limit))
-            .bind(integer(span.reach));
+            .bind(integer(span.reach))
+            .bind(Place::of(list).code());
         let rows = self.engine_rows("list", query).await?;
         let ids: sqlx::Result<_> =
             rows.iter().map(|row| row.try_get::<Uuid, _>("id").map(MessageId::from)).collect();
@@ -62,7 +66,7 @@ impl PgStore {
     }
 
     pub(super) async fn get_detail(&self, id: MessageId) -> Result<Option<Detail>> {
-        let mut found = self.records("get", &[id]).await?;
+        let mut found = self.records("get", &[id], Payloads::Read).await?;
         let Some(record) = found.remove(&id) else { return Ok(None) };
         let query = self.query(&self.sql.attempts).bind(id.as_uuid());
         let rows = self.engine_rows("get", query).await?;
@@ -87,7 +91,7 @@ pub(super) fn record(row: &PgRow) -> sqlx::Result<Record> {
     Ok(Record {
         // A row that can not be decoded is shown all the same: that is what people look for.
         message: stored_message(row).ok().and_then(|stored| stored.decode().ok()),
-        payload_bytes: row.try_get::<&[u8], _>("payload")?.len() as u64,
+        payload_bytes: count(row, "payload_bytes")?,
         id: MessageId::from(id),
         work: WorkId::new(row.try_get("seq")?),
         topic: row.try_get("topic")?,
@@ -128,7 +132,7 @@ fn stats(row: &PgRow) -> sqlx::Result<Stats> {
     })
 }
 
-fn owner(row: &PgRow, column: &str) -> sqlx::Result<Option<OwnerToken>> {
+pub(super) fn owner(row: &PgRow, column: &str) -> sqlx::Result<Option<OwnerToken>> {
     let owner: Option<Uuid> = row.try_get(column)?;
     Ok(owner.and_then(|owner| OwnerToken::try_from(owner).ok()))
 }

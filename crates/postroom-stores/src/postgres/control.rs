@@ -13,6 +13,7 @@ use super::PgStore;
 use super::admin::record;
 use super::classify::classify;
 use super::row::time;
+use crate::row::Payloads;
 
 /// What this process believes to be paused: topics, none for the whole queue. Each claim says
 /// whether it is right.
@@ -29,7 +30,7 @@ impl Pauses {
     }
 }
 
-/// Replay reads whole messages: so many at a time.
+/// Replay reads messages: so many at a time.
 const CHUNK: usize = 100;
 
 impl PgStore {
@@ -44,7 +45,7 @@ impl PgStore {
 
     /// Answers with what was not replayed.
     async fn replay_chunk(&self, ids: &[MessageId]) -> Result<HashMap<MessageId, Refusal>> {
-        let records = self.records("replay", ids).await?;
+        let records = self.records("replay", ids, Payloads::Left).await?;
         let mut refused = HashMap::new();
         let mut places = Places::default();
         for id in ids {
@@ -81,7 +82,7 @@ impl PgStore {
         let others: Vec<_> = ids.iter().copied().filter(|id| !discarded.contains(id)).collect();
         let mut states = HashMap::new();
         for chunk in others.chunks(CHUNK) {
-            let records = self.records("discard", chunk).await?;
+            let records = self.records("discard", chunk, Payloads::Left).await?;
             states.extend(records.into_iter().map(|(id, record)| (id, record.state)));
         }
         // A key may go on.
@@ -97,12 +98,13 @@ impl PgStore {
         &self,
         what: &str,
         ids: &[MessageId],
+        payloads: Payloads,
     ) -> Result<HashMap<MessageId, Record>> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
         let ids: Vec<_> = ids.iter().map(|id| id.as_uuid()).collect();
-        let query = self.query(&self.sql.get).bind(ids);
+        let query = self.query(&self.sql.get).bind(ids).bind(payloads == Payloads::Read);
         let rows = self.engine_rows(what, query).await?;
         let records: sqlx::Result<Vec<_>> = rows.iter().map(record).collect();
         let records = records.map_err(|error| classify(what, error))?;

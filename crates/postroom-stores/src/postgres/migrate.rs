@@ -17,7 +17,7 @@ use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
 use crate::{Roles, StoreConfig};
 
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration {
         version: 1,
         sql: include_str!("../../migrations/postgres/0001_tables.sql"),
@@ -37,6 +37,11 @@ const MIGRATIONS: [Migration; 4] = [
         version: 4,
         sql: include_str!("../../migrations/postgres/0004_joins.sql"),
         per_queue: false,
+    },
+    Migration {
+        version: 5,
+        sql: include_str!("../../migrations/postgres/0005_watch.sql"),
+        per_queue: true,
     },
 ];
 

@@ -9,6 +9,7 @@ mod control;
 mod functions;
 mod join;
 mod listener;
+mod look;
 mod migrate;
 #[cfg(test)]
 mod plans;
@@ -25,9 +26,10 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    AdminStore, Appended, Attach, BoxFuture, Changed, Claim, Claimed, Detail, Entry, JoinMember,
-    JoinRecord, List, ListJoins, Local, Migrated, Page, Pause, PauseRecord, Paused, Purge, Purged,
-    Reaped, Settled, Stats, Store, TransactionalStore,
+    AdminStore, Appended, Attach, AuditEntry, AuditRecord, BlockedKey, BoxFuture, Changed, Claim,
+    Claimed, Detail, Entry, Failing, Heartbeat, JoinMember, JoinRecord, List, ListJoins, Local,
+    Migrated, Node, Page, Pause, PauseRecord, Paused, Purge, Purged, Reaped, Settled, Stats, Store,
+    TopicStats, TransactionalStore,
 };
 use postroom_core::{Clock, Join, JoinId, Lease, MessageId, OwnerToken, Result, Topic};
 use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
@@ -221,6 +223,10 @@ impl Store for PgStore {
         Box::pin(self.give_back_slots(owner))
     }
 
+    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.take_note(heartbeat))
+    }
+
     fn paused(&self) -> BoxFuture<'_, Result<Paused>> {
         Box::pin(self.look_for_pauses())
     }
@@ -347,6 +353,30 @@ impl AdminStore for PgStore {
 
     fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.end_join(id))
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>>> {
+        Box::pin(self.list_nodes())
+    }
+
+    fn topics(&self, limit: u32) -> BoxFuture<'_, Result<Vec<TopicStats>>> {
+        Box::pin(self.count_topics(limit))
+    }
+
+    fn failing(&self, limit: u32) -> BoxFuture<'_, Result<Vec<Failing>>> {
+        Box::pin(self.list_failing(limit))
+    }
+
+    fn blocked_keys(&self, limit: u32) -> BoxFuture<'_, Result<Vec<BlockedKey>>> {
+        Box::pin(self.list_blocked(limit))
+    }
+
+    fn write_audit<'a>(&'a self, entry: &'a AuditEntry) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.add_audit(entry))
+    }
+
+    fn audit(&self, before: Option<i64>, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRecord>>> {
+        Box::pin(self.list_audit(before, limit))
     }
 
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {

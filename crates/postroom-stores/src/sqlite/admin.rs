@@ -2,8 +2,9 @@
 
 use postroom_core::lifecycle::{DeadReason, State};
 use postroom_core::store::{
-    AdminStore, Attempt, BoxFuture, Changed, Detail, JoinMember, JoinRecord, List, ListJoins,
-    Migrated, Page, Pause, PauseRecord, Record, Stats,
+    AdminStore, Attempt, AuditEntry, AuditRecord, BlockedKey, BoxFuture, Changed, Detail, Failing,
+    JoinMember, JoinRecord, List, ListJoins, Migrated, Node, Page, Pause, PauseRecord, Record,
+    Stats, TopicStats,
 };
 use postroom_core::{JoinId, MessageId, OwnerToken, Result, Timestamp, Topic, WorkId};
 use sqlx::Row;
@@ -12,8 +13,8 @@ use uuid::Uuid;
 
 use super::SqliteStore;
 use super::classify::classify;
-use crate::listing::{SEARCHED, Span};
-use crate::row::{StoredMessage, state, status_code};
+use crate::listing::{Place, SEARCHED, Span};
+use crate::row::{Payloads, StoredMessage, state, status_code};
 
 impl AdminStore for SqliteStore {
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page>> {
@@ -22,13 +23,14 @@ impl AdminStore for SqliteStore {
             let end = if list.is_search() { self.list_end(list, span).await? } else { None };
             let span = span.down_to(end);
             let ids = self.list_ids(list, span).await?;
-            Ok(span.page(&ids, self.records(&self.inner.reader, &ids).await?))
+            let records = self.records(&self.inner.reader, &ids, Payloads::Left).await?;
+            Ok(span.page(&ids, records))
         })
     }
 
     fn get(&self, id: MessageId) -> BoxFuture<'_, Result<Option<Detail>>> {
         Box::pin(async move {
-            let mut found = self.records(&self.inner.reader, &[id]).await?;
+            let mut found = self.records(&self.inner.reader, &[id], Payloads::Read).await?;
             let Some(record) = found.remove(&id) else { return Ok(None) };
             let attempts = sqlx::query(self.sql().attempts.clone())
                 .bind(id.as_uuid())
@@ -93,6 +95,30 @@ impl AdminStore for SqliteStore {
         Box::pin(self.end_join(id))
     }
 
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>>> {
+        Box::pin(self.list_nodes())
+    }
+
+    fn topics(&self, limit: u32) -> BoxFuture<'_, Result<Vec<TopicStats>>> {
+        Box::pin(self.count_topics(limit))
+    }
+
+    fn failing(&self, limit: u32) -> BoxFuture<'_, Result<Vec<Failing>>> {
+        Box::pin(self.list_failing(limit))
+    }
+
+    fn blocked_keys(&self, limit: u32) -> BoxFuture<'_, Result<Vec<BlockedKey>>> {
+        Box::pin(self.list_blocked(limit))
+    }
+
+    fn write_audit<'a>(&'a self, entry: &'a AuditEntry) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.add_audit(entry))
+    }
+
+    fn audit(&self, before: Option<i64>, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRecord>>> {
+        Box::pin(self.list_audit(before, limit))
+    }
+
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {
         Box::pin(self.do_migrate())
     }
@@ -105,9 +131,12 @@ impl AdminStore for SqliteStore {
 impl SqliteStore {
     async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
         let query = sqlx::query_scalar(self.sql().list_end.clone())
-            .bind(list.status.map(status_code))
+            .bind(Place::of(list).code())
             .bind(span.newest)
-            .bind(SEARCHED - 1);
+            .bind(SEARCHED - 1)
+            .bind(&list.aggregate_type)
+            .bind(&list.aggregate_id)
+            .bind(&list.ordering_key);
         query.fetch_optional(&self.inner.reader).await.map_err(classify)
     }
 
@@ -128,7 +157,8 @@ impl SqliteStore {
             .bind(span.oldest)
             .bind(span.newest)
             .bind(span.limit)
-            .bind(span.reach);
+            .bind(span.reach)
+            .bind(Place::of(list).code());
         let ids: Vec<Uuid> = query.fetch_all(&self.inner.reader).await.map_err(classify)?;
         Ok(ids.into_iter().map(MessageId::from).collect())
     }
@@ -147,7 +177,7 @@ pub(super) fn record(row: &SqliteRow) -> sqlx::Result<Record> {
     };
     Ok(Record {
         message: stored_message(row).ok().and_then(|stored| stored.decode().ok()),
-        payload_bytes: row.try_get::<&[u8], _>("payload")?.len() as u64,
+        payload_bytes: row.try_get("payload_bytes")?,
         id: MessageId::from(row.try_get::<Uuid, _>("id")?),
         work: WorkId::new(row.try_get("seq")?),
         topic: row.try_get("topic")?,

@@ -13,12 +13,13 @@ use super::admin::{record, timestamp};
 use super::classify::classify;
 use super::sql::Statements;
 use super::{SqliteStore, commit};
+use crate::row::Payloads;
 
 impl SqliteStore {
     pub(super) async fn do_replay(&self, ids: &[MessageId]) -> Result<Changed> {
         let mut tx = self.begin_write().await?;
         let now = self.now();
-        let records = self.records(&mut *tx, ids).await?;
+        let records = self.records(&mut *tx, ids, Payloads::Left).await?;
         let changed = Changed::each(ids, |id| {
             let record = records.get(&id);
             let decodes = record.is_some_and(|record| record.message.is_some());
@@ -42,7 +43,7 @@ impl SqliteStore {
     pub(super) async fn do_discard(&self, ids: &[MessageId]) -> Result<Changed> {
         let mut tx = self.begin_write().await?;
         let now = self.now();
-        let records = self.records(&mut *tx, ids).await?;
+        let records = self.records(&mut *tx, ids, Payloads::Left).await?;
         let changed = Changed::each(ids, |id| match records.get(&id).map(|record| record.state) {
             Some(State::Ready | State::Dead) => None,
             other => Some(Refusal::of_discard(other)),
@@ -70,9 +71,12 @@ impl SqliteStore {
         &self,
         conn: impl sqlx::Executor<'_, Database = Sqlite>,
         ids: &[MessageId],
+        payloads: Payloads,
     ) -> Result<HashMap<MessageId, Record>> {
         let ids: Vec<_> = ids.iter().map(|id| id.as_uuid().simple().to_string()).collect();
-        let query = sqlx::query(self.sql().get.clone()).bind(json!(ids).to_string());
+        let query = sqlx::query(self.sql().get.clone())
+            .bind(json!(ids).to_string())
+            .bind(payloads == Payloads::Read);
         let rows = query.fetch_all(conn).await.map_err(classify)?;
         let records: sqlx::Result<Vec<_>> = rows.iter().map(record).collect();
         Ok(records.map_err(classify)?.into_iter().map(|record| (record.id, record)).collect())

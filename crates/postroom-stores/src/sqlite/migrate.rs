@@ -37,6 +37,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0005_incoming.sql"),
         per_queue: true,
     },
+    Migration {
+        version: 6,
+        sql: include_str!("../../migrations/sqlite/0006_watch.sql"),
+        per_queue: true,
+    },
 ];
 
 // The first version of the client that can work with the newest schema: an older one would settle

@@ -15,6 +15,7 @@ pub mod foreign;
 mod incoming;
 mod join;
 mod lease;
+mod look;
 mod migrate;
 mod order;
 mod purge;
@@ -30,8 +31,8 @@ use std::time::{Duration, Instant};
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, Attach, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped,
-    Settled, Store, TransactionalStore,
+    Appended, Attach, BoxFuture, Claim, Claimed, Entry, Heartbeat, Local, Paused, Purge, Purged,
+    Reaped, Settled, Store, TransactionalStore,
 };
 use postroom_core::{Error, ErrorKind, Join, Lease, OwnerToken, Result, Timestamp};
 use sqlx::sqlite::{
@@ -244,6 +245,10 @@ impl Store for SqliteStore {
 
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.do_leave(owner))
+    }
+
+    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.do_report(heartbeat))
     }
 
     fn paused(&self) -> BoxFuture<'_, Result<Paused>> {

@@ -218,8 +218,10 @@ impl SqliteStore {
 
     pub(super) async fn do_leave(&self, owner: OwnerToken) -> Result<()> {
         let mut tx = self.begin_write().await?;
-        let leave = sqlx::query(self.sql().leave_node.clone()).bind(owner.as_uuid());
-        leave.execute(&mut *tx).await.map_err(classify)?;
+        for statement in [&self.sql().leave_node, &self.sql().leave_dispatcher] {
+            let leave = sqlx::query(statement.clone()).bind(owner.as_uuid());
+            leave.execute(&mut *tx).await.map_err(classify)?;
+        }
         self.free_slots(&mut tx, owner, -1).await?;
         commit(tx).await
     }

@@ -12,6 +12,8 @@ use crate::harness::{Env, Harness};
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod admin;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod audit;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod claim;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod idempotency;
@@ -37,6 +39,8 @@ pub mod retention;
 pub mod settle;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod transaction;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod watch;
 
 async fn get<H: Harness>(env: &Env<H>, id: MessageId) -> Option<Detail> {
     env.store().get(id).await.expect("get")
@@ -308,6 +312,26 @@ suite! { $
         adm_1_filters_work_together,
         adm_1_filters_work_with_every_status,
         adm_1_a_search_goes_on_where_it_stopped,
+    }
+    watch: watch, Options::default() => {
+        adm_1_a_list_has_no_payloads_but_knows_their_sizes,
+        adm_1_a_dispatcher_is_live_as_long_as_it_said,
+        adm_1_live_dispatchers_come_first_then_by_start,
+        adm_1_a_dispatcher_that_leaves_is_forgotten,
+        adm_1_who_is_silent_for_a_day_is_forgotten,
+        adm_1_a_dispatcher_is_shown_with_what_it_holds,
+        adm_1_topics_count_what_is_not_delivered,
+        adm_1_what_fails_is_shown_with_its_last_error,
+        adm_1_a_key_that_waits_is_shown_with_what_stops_it,
+        adm_1_what_lies_behind_a_key_is_counted_up_to_a_limit,
+    }
+    watch_halted: watch::halt, Options::default().halt(true) => {
+        adm_1_a_halted_key_is_shown_before_those_that_wait,
+    }
+    audit: audit, Options::default() => {
+        adm_3_the_audit_log_has_what_was_written_newest_first,
+        adm_3_both_boxes_share_the_audit_log,
+        adm_3_long_texts_are_cut_and_nul_is_no_trouble,
     }
     replay: replay, Options::default() => {
         adm_1_a_dead_letter_is_replayed,

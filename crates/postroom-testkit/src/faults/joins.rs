@@ -117,7 +117,8 @@ where
     assert!(dead.len() >= 2, "some are doomed");
     let half: Vec<_> = dead.iter().step_by(2).collect();
     for record in &half {
-        let message = record.message.as_ref().expect("it decodes");
+        let detail = site.store.get(record.id).await.expect("get").expect("it is there");
+        let message = detail.record.message.expect("it decodes");
         site.open_gate(&String::from_utf8_lossy(message.payload()));
     }
     let half: Vec<_> = half.iter().map(|record| record.id).collect();

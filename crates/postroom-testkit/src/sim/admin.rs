@@ -4,8 +4,9 @@ use std::fmt::Display;
 
 use postroom_core::lifecycle;
 use postroom_core::store::{
-    AdminStore, BoxFuture, Changed, Detail, JoinMember, JoinRecord, List, ListJoins, Migrated,
-    Page, Pause, PauseRecord, Record, Stats, Store,
+    AdminStore, AuditEntry, AuditRecord, BlockedKey, BoxFuture, Changed, Detail, Failing,
+    JoinMember, JoinRecord, List, ListJoins, Migrated, Node, Page, Pause, PauseRecord, Record,
+    Stats, Store, TopicStats,
 };
 use postroom_core::{JoinId, Message, MessageId, Result, TenantId, Timestamp, Topic, WorkId};
 
@@ -25,6 +26,9 @@ impl AdminStore for SimStore {
                 .collect();
             records.sort_by_key(|record| std::cmp::Reverse(record.id));
             records.truncate(list.limit as usize);
+            for record in &mut records {
+                record.message = record.message.as_ref().map(Message::without_payload);
+            }
             let full = records.len() == list.limit as usize;
             let next = records.last().map(|record| record.id).filter(|_| full);
             Ok(Page { records, next })
@@ -98,6 +102,33 @@ impl AdminStore for SimStore {
 
     fn cancel_join(&self, id: JoinId) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { Ok(self.database.lock().await.cancel_join(id, self.now())) })
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>>> {
+        Box::pin(async { Ok(self.state().await.known_nodes(self.now())) })
+    }
+
+    fn topics(&self, limit: u32) -> BoxFuture<'_, Result<Vec<TopicStats>>> {
+        Box::pin(async move { Ok(self.state().await.topic_stats(limit)) })
+    }
+
+    fn failing(&self, limit: u32) -> BoxFuture<'_, Result<Vec<Failing>>> {
+        Box::pin(async move { Ok(self.state().await.failing(limit)) })
+    }
+
+    fn blocked_keys(&self, limit: u32) -> BoxFuture<'_, Result<Vec<BlockedKey>>> {
+        Box::pin(async move { Ok(self.state().await.blocked_keys(limit, self.now())) })
+    }
+
+    fn write_audit<'a>(&'a self, entry: &'a AuditEntry) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.database.lock().await.write_audit(entry, self.now());
+            Ok(())
+        })
+    }
+
+    fn audit(&self, before: Option<i64>, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRecord>>> {
+        Box::pin(async move { Ok(self.database.lock().await.audit_log(before, limit)) })
     }
 
     fn migrate(&self) -> BoxFuture<'_, Result<Migrated>> {

@@ -10,6 +10,7 @@ mod order;
 mod queue;
 pub(crate) mod state;
 mod tx;
+mod watch;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    BoxFuture, Claim, Claimed, Local, Paused, Purge, Purged, Reaped, Settled, Store,
+    BoxFuture, Claim, Claimed, Heartbeat, Local, Paused, Purge, Purged, Reaped, Settled, Store,
 };
 use postroom_core::{
     Error, ErrorKind, Lease, ManualClock, MessageId, OwnerToken, Result, Timestamp,
@@ -334,6 +335,13 @@ impl Store for SimStore {
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.state().await.leave(owner);
+            Ok(())
+        })
+    }
+
+    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.state().await.report(heartbeat, self.now());
             Ok(())
         })
     }

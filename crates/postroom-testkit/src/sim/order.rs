@@ -88,6 +88,7 @@ impl State {
 
     pub(crate) fn leave(&mut self, owner: OwnerToken) {
         self.nodes.remove(&owner);
+        self.dispatchers.remove(&owner);
         for slot in 0..Lane::SLOTS {
             let mine = self.slots.get(&slot).is_some_and(|(whose, _)| *whose == owner);
             if mine && !self.holds_in(owner, slot) {

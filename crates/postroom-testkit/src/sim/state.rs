@@ -1,7 +1,7 @@
 //! What the in-memory store remembers, and how messages come in.
 
 use postroom_core::lifecycle::DeadReason;
-use postroom_core::store::{Appended, Attempt, Birth, Entry, PauseRecord, id_taken};
+use postroom_core::store::{Appended, Attempt, AuditRecord, Birth, Entry, PauseRecord, id_taken};
 use postroom_core::{
     JoinId, Lane, LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, WorkId,
 };
@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Bug;
 use super::join::{Counted, Group};
+use super::watch::Known;
 
 /// Everything: both boxes, and what the application keeps.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Database {
     pub(crate) outbox: State,
     pub(crate) inbox: State,
     pub(crate) joins: BTreeMap<JoinId, Group>,
+    /// Oldest first.
+    pub(crate) audit: Vec<AuditRecord>,
     /// Rows of the application, for tests of atomicity.
     pub(crate) business: Vec<i64>,
 }
@@ -65,6 +68,8 @@ pub(crate) struct State {
     pub(crate) slots: BTreeMap<i16, (OwnerToken, Timestamp)>,
     /// Until when who counts as alive.
     pub(crate) nodes: HashMap<OwnerToken, Timestamp>,
+    /// What dispatchers said of themselves.
+    pub(crate) dispatchers: HashMap<OwnerToken, Known>,
     /// Dead rows that stop their keys.
     pub(crate) halted: BTreeMap<i64, Lane>,
     /// By topic; none is the whole queue.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use postroom_core::lifecycle::Settlement;
 use postroom_core::store::{
-    Appended, Attach, BoxFuture, Claim, Claimed, Entry, Local, Paused, Purge, Purged, Reaped,
-    Settled, Store, StoreTransaction, TransactionalStore,
+    Appended, Attach, BoxFuture, Claim, Claimed, Entry, Heartbeat, Local, Paused, Purge, Purged,
+    Reaped, Settled, Store, StoreTransaction, TransactionalStore,
 };
 use postroom_core::{Error, ErrorKind, Join, Lease, OwnerToken, Result};
 use tokio::task::AbortHandle;
@@ -303,6 +303,13 @@ impl Store for NodeStore {
         Box::pin(async move {
             self.node.travel(Call::Settle).await;
             self.inner.leave(owner).await
+        })
+    }
+
+    fn report<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.node.gate().await;
+            self.inner.report(heartbeat).await
         })
     }
 

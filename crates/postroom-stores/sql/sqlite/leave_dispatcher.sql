@@ -1,0 +1,2 @@
+delete from postroom_outbox_dispatcher
+where owner = ?1
