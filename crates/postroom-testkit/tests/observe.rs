@@ -231,17 +231,19 @@ fn obs_2_topics_beyond_a_hundred_share_a_label() {
     assert_eq!(others.3, DebugValue::Counter(50));
 }
 
-/// X18: a million ordering keys and ten thousand topics leave as many series as a hundred topics.
+/// X18: a million ordering keys (a tenth of that outside of the full gate) and ten thousand topics
+/// leave as many series as a hundred topics.
 #[test]
 fn x18_series_do_not_grow_with_keys_and_topics() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let mut counts = Vec::new();
+    let chunks = if std::env::var_os("POSTROOM_TEST_FULL").is_some() { 100 } else { 10 };
     metrics::with_local_recorder(&recorder, || {
         run(async {
             let store = Arc::new(SimStore::default().ticking());
             let outbox = Outbox::new(Arc::clone(&store));
-            for chunk in 0..100 {
+            for chunk in 0..chunks {
                 // They are rolled back, or the store would have to hold a million of them.
                 let mut tx = outbox.begin().await.expect("begin");
                 for n in 0..10_000 {
@@ -251,7 +253,7 @@ fn x18_series_do_not_grow_with_keys_and_topics() {
                 }
                 tx.flush().await.expect("flush");
                 tx.rollback().await.expect("rollback");
-                if chunk % 50 == 0 {
+                if chunk == 0 || chunk == chunks / 2 {
                     counts.push(snapshotter.snapshot().into_vec().len());
                 }
             }

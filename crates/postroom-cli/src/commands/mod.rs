@@ -17,6 +17,7 @@ mod select;
 mod show;
 mod stats;
 mod top;
+mod traces;
 mod up;
 
 use clap::CommandFactory as _;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Span;
+use tracing::field::Empty;
 
 pub(crate) use figures::Figures;
 pub(crate) use load::{Load, Loads};
@@ -92,7 +93,16 @@ impl Observer {
     /// The span of a delivery.
     pub(crate) fn span(&self, message: &Message, attempt: u32) -> Span {
         let (store, topic, id) = (&*self.store, message.topic(), message.id());
-        tracing::info_span!("postroom.handle", store, %topic, %id, attempt)
+        // What is empty here is for a bridge to OpenTelemetry, and shows in no log.
+        tracing::info_span!(
+            "postroom.handle",
+            store,
+            %topic,
+            %id,
+            attempt,
+            otel.name = Empty,
+            otel.kind = Empty
+        )
     }
 
     /// A message took effect.
@@ -180,6 +190,21 @@ impl Observer {
             }
         }
     }
+}
+
+/// The span in which a message is created, named as OpenTelemetry has it.
+pub(crate) fn create_span(message: &Message) -> Span {
+    let (topic, id) = (message.topic(), message.id());
+    tracing::info_span!(
+        "postroom.publish",
+        otel.name = format!("create {topic}"),
+        otel.kind = "producer",
+        messaging.system = "postroom",
+        messaging.operation.name = "create",
+        messaging.operation.type = "create",
+        messaging.destination.name = %topic,
+        messaging.message.id = %id
+    )
 }
 
 /// Whether messages are sent to a receiver that may be away.
