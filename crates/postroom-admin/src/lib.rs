@@ -3,40 +3,132 @@
 //! - [`Admin`] is built from [`Database`]s and an [`Access`], and becomes a [`Router`].
 //! - `desk` is what both the JSON API and the pages call: looking, acting, and the audit of that.
 //! - `sampler` counts in the background, so that no request ever counts history.
-//! - `access` decides who may do what.
+//! - `access` decides who may do what; `routes` is the list of what there is.
 #![forbid(unsafe_code)]
 
 mod access;
+mod api;
 mod desk;
+mod health;
+mod live;
+mod metrics;
+mod pages;
 mod problem;
+mod routes;
 mod sampler;
 
 use axum::Router;
+use tokio_util::sync::CancellationToken;
 
+pub use access::rates::Limits;
 pub use access::{Access, Person, Right, Role, Token};
 pub use desk::Database;
+pub use health::{Limit, SinkState, Thresholds};
+pub use metrics::Exporter;
+pub use routes::{Need, Route};
 
 use desk::Desk;
+use metrics::Watch;
+use routes::Guarded;
 
 /// The admin API and dashboard, before they are served.
 #[derive(Debug)]
 pub struct Admin {
     databases: Vec<Database>,
     access: Access,
+    settings: Settings,
+}
+
+#[derive(Debug, Default)]
+struct Settings {
     read_only: bool,
+    guarded_elsewhere: bool,
+    base_path: String,
+    trusts_forwarded_prefix: bool,
+    limits: Limits,
+    shutdown: CancellationToken,
+    watch: Watch,
 }
 
 impl Admin {
     /// Of these databases, open to whom `access` lets in.
     #[must_use]
     pub fn new(databases: Vec<Database>, access: Access) -> Self {
-        Self { databases, access, read_only: false }
+        Self { databases, access, settings: Settings::default() }
     }
 
     /// Shows everything and changes nothing, whoever asks.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
-        self.read_only = read_only;
+        self.settings.read_only = read_only;
+        self
+    }
+
+    /// Where the router is mounted, such as `/postroom`: links and redirects begin with it.
+    /// Default: at the root.
+    #[must_use]
+    pub fn base_path(mut self, path: &str) -> Self {
+        path.trim_end_matches('/').clone_into(&mut self.settings.base_path);
+        self
+    }
+
+    /// Puts the header `X-Forwarded-Prefix` before the base path. Only behind a proxy that sets it.
+    #[must_use]
+    pub fn trust_forwarded_prefix(mut self, trust: bool) -> Self {
+        self.settings.trusts_forwarded_prefix = trust;
+        self
+    }
+
+    /// Something in front, such as the application's own login, lets nobody else through. Then
+    /// [`Access::Open`] answers requests to any host, and not to loopback ones only.
+    #[must_use]
+    pub fn guarded_elsewhere(mut self, guarded: bool) -> Self {
+        self.settings.guarded_elsewhere = guarded;
+        self
+    }
+
+    /// How much may be asked for.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.settings.limits = limits;
+        self
+    }
+
+    /// Ends live streams and jobs when this is cancelled: streams would keep a graceful shutdown
+    /// waiting for ever.
+    #[must_use]
+    pub fn shutdown(mut self, shutdown: CancellationToken) -> Self {
+        self.settings.shutdown = shutdown;
+        self
+    }
+
+    /// When the health is degraded, and when it is bad.
+    #[must_use]
+    pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
+        self.settings.watch.thresholds = thresholds;
+        self
+    }
+
+    /// How places are that messages go to, for health and metrics. It is asked whenever somebody
+    /// looks, so it must answer from memory.
+    #[must_use]
+    pub fn sinks(mut self, sinks: impl Fn() -> Vec<SinkState> + Send + Sync + 'static) -> Self {
+        self.settings.watch.sinks = Some(Box::new(sinks));
+        self
+    }
+
+    /// Serves what this renders at `/metrics`: that of an [`Exporter`], or of your own recorder.
+    /// Default: nothing is there.
+    #[must_use]
+    pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.settings.watch.render = Some(Box::new(render));
+        self
+    }
+
+    /// Shows `/metrics` to whoever asks, without a token. Default: to those who may look.
+    #[must_use]
+    pub fn public_metrics(mut self, public: bool) -> Self {
+        self.settings.watch.public = public;
         self
     }
 
@@ -46,7 +138,24 @@ impl Admin {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn router(self) -> Router {
-        let desk = Desk::open(self.databases, self.access, self.read_only);
-        Router::new().with_state(desk)
+        let public_metrics = self.settings.watch.public;
+        let desk = Desk::open(self.databases, self.access, self.settings);
+        all(public_metrics).into_router(&desk)
     }
+
+    /// Every route, with what a request to it needs unless settings say otherwise.
+    #[must_use]
+    pub fn routes() -> Vec<Route> {
+        all(false).list()
+    }
+}
+
+/// Everything there is.
+fn all(public_metrics: bool) -> Guarded {
+    Guarded::new()
+        .merge(access::session::routes())
+        .merge(api::routes())
+        .merge(pages::routes())
+        .merge(health::routes())
+        .merge(metrics::routes(public_metrics))
 }

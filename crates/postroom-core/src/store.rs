@@ -15,6 +15,7 @@
 //! A store makes one try per call. Retrying victims of contention is the work of
 //! [`WorkQueue`](crate::WorkQueue).
 
+mod act;
 mod admin;
 mod append;
 mod control;
@@ -27,6 +28,7 @@ mod watch;
 use std::fmt;
 use std::time::Duration;
 
+pub use act::Act;
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Page, Record, Stats, Status};
 pub use append::{Appended, Birth, Entry, id_taken};
 pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};
@@ -95,7 +97,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>>;
 
     /// Gives back the slots of an owner that claims no more, but those in which it holds items, and
-    /// forgets what it [reported](Self::report). Not calling it costs others the rest of its lease.
+    /// forgets its [signs of life](Self::report). Not calling it costs others the rest of its
+    /// lease.
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>>;
 
     /// Takes note of a dispatcher's sign of life, for [`AdminStore::nodes`]: of each owner the last

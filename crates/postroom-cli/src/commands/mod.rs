@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod desk;
 mod doctor;
 mod enqueue;
 mod import;
@@ -16,11 +17,13 @@ mod select;
 mod show;
 mod stats;
 mod top;
+mod traces;
 mod up;
 
 use clap::CommandFactory as _;
+use postroom::store::Act;
 
-use self::letters::{Act, Desk};
+use self::letters::Desk;
 use crate::args::{self, Cli, Command};
 use crate::failure::{Exit, Failure};
 use crate::render::Screen;

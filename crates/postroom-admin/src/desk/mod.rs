@@ -1,12 +1,26 @@
 //! What both the API and the pages work with: the queues, and who may do what to them.
 
+pub(crate) mod act;
+pub(crate) mod audit;
+pub(crate) mod failures;
+pub(crate) mod jobs;
+pub(crate) mod words;
+
 use std::fmt;
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use postroom_core::store::{AdminStore, BoxFuture, TransactionalStore};
 use postroom_core::{Message, Outbox, Published, Result};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
+use self::jobs::Jobs;
+use crate::Settings;
 use crate::access::Access;
+use crate::access::rates::Rates;
+use crate::access::session::Sessions;
+use crate::metrics::Watch;
 use crate::problem::Problem;
 use crate::sampler::Sampler;
 
@@ -63,11 +77,22 @@ pub(crate) struct Queue {
 pub(crate) struct Desk {
     pub(crate) queues: Vec<Queue>,
     pub(crate) access: Access,
+    pub(crate) sessions: Sessions,
+    pub(crate) rates: Rates,
+    jobs: Jobs,
+    /// Places for live streams and exports.
+    pub(crate) streams: Arc<Semaphore>,
+    /// Ends streams and jobs when the server stops.
+    pub(crate) shutdown: CancellationToken,
     pub(crate) read_only: bool,
+    pub(crate) guarded_elsewhere: bool,
+    pub(crate) base_path: String,
+    pub(crate) trusts_forwarded_prefix: bool,
+    pub(crate) watch: Watch,
 }
 
 impl Desk {
-    pub(crate) fn open(databases: Vec<Database>, access: Access, read_only: bool) -> Arc<Self> {
+    pub(crate) fn open(databases: Vec<Database>, access: Access, settings: Settings) -> Arc<Self> {
         let mut queues = Vec::new();
         for Database { name, boxes, publish } in databases {
             for store in boxes {
@@ -80,7 +105,32 @@ impl Desk {
                 });
             }
         }
-        Arc::new(Self { queues, access, read_only })
+        Arc::new(Self {
+            queues,
+            access,
+            sessions: Sessions::default(),
+            rates: Rates::new(settings.limits),
+            jobs: Jobs::new(&settings.shutdown),
+            streams: Arc::new(Semaphore::new(settings.limits.streams)),
+            shutdown: settings.shutdown,
+            read_only: settings.read_only,
+            guarded_elsewhere: settings.guarded_elsewhere,
+            base_path: settings.base_path,
+            trusts_forwarded_prefix: settings.trusts_forwarded_prefix,
+            watch: settings.watch,
+        })
+    }
+
+    /// Whether anything may be changed, whoever asks.
+    pub(crate) fn may_change(&self) -> Result<(), Problem> {
+        match self.read_only {
+            false => Ok(()),
+            true => Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "read_only",
+                "this shows everything and changes nothing: it was started read-only",
+            )),
+        }
     }
 
     /// The box that a request means. Without a name it is the first one.

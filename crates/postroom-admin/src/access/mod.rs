@@ -1,5 +1,10 @@
 //! Who may do what.
 
+pub(crate) mod guard;
+pub(crate) mod origin;
+pub(crate) mod rates;
+pub(crate) mod session;
+
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
@@ -27,6 +32,17 @@ pub enum Right {
     Operate,
     /// To purge and to read the audit log.
     Administer,
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::View => "view",
+            Self::Payload => "see payloads",
+            Self::Operate => "operate",
+            Self::Administer => "administer",
+        })
+    }
 }
 
 /// Who makes a request.
@@ -61,7 +77,8 @@ pub struct Token {
 }
 
 impl Token {
-    /// A secret that makes whoever has it this person.
+    /// A secret that makes whoever has it this person. It should be long and random: nothing but
+    /// its length keeps others from guessing it.
     #[must_use]
     pub fn new(secret: &str, person: Person) -> Self {
         Self { hash: Sha256::digest(secret).into(), person }
