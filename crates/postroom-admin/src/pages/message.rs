@@ -62,7 +62,8 @@ struct Event {
     class: &'static str,
     what: String,
     at: Option<When>,
-    by: Option<String>,
+    /// The end of the owner's token, and all of it.
+    by: Option<(String, String)>,
     said: Option<String>,
 }
 
@@ -241,7 +242,7 @@ fn events(detail: &Detail, now: Timestamp) -> Vec<Event> {
             class: if attempt.lease_lost { "warn" } else { "bad" },
             what,
             at: when(attempt.at),
-            by: attempt.by.map(|owner| owner.to_string()),
+            by: attempt.by.map(|owner| (words::short(owner), owner.to_string())),
             // The last error stands above.
             said: attempt
                 .error
