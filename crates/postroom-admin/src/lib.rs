@@ -9,7 +9,9 @@
 mod access;
 mod api;
 mod desk;
+mod health;
 mod live;
+mod metrics;
 mod pages;
 mod problem;
 mod routes;
@@ -21,9 +23,12 @@ use tokio_util::sync::CancellationToken;
 pub use access::rates::Limits;
 pub use access::{Access, Person, Right, Role, Token};
 pub use desk::Database;
+pub use health::{Limit, SinkState, Thresholds};
+pub use metrics::Exporter;
 pub use routes::{Need, Route};
 
 use desk::Desk;
+use metrics::Watch;
 use routes::Guarded;
 
 /// The admin API and dashboard, before they are served.
@@ -42,6 +47,7 @@ struct Settings {
     trusts_forwarded_prefix: bool,
     limits: Limits,
     shutdown: CancellationToken,
+    watch: Watch,
 }
 
 impl Admin {
@@ -58,8 +64,8 @@ impl Admin {
         self
     }
 
-    /// Where the router is mounted, such as `/postroom`: links and redirects begin with it. Default:
-    /// at the root.
+    /// Where the router is mounted, such as `/postroom`: links and redirects begin with it.
+    /// Default: at the root.
     #[must_use]
     pub fn base_path(mut self, path: &str) -> Self {
         path.trim_end_matches('/').clone_into(&mut self.settings.base_path);
@@ -96,24 +102,60 @@ impl Admin {
         self
     }
 
+    /// When the health is degraded, and when it is bad.
+    #[must_use]
+    pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
+        self.settings.watch.thresholds = thresholds;
+        self
+    }
+
+    /// How places are that messages go to, for health and metrics. It is asked whenever somebody
+    /// looks, so it must answer from memory.
+    #[must_use]
+    pub fn sinks(mut self, sinks: impl Fn() -> Vec<SinkState> + Send + Sync + 'static) -> Self {
+        self.settings.watch.sinks = Some(Box::new(sinks));
+        self
+    }
+
+    /// Serves what this renders at `/metrics`: that of an [`Exporter`], or of your own recorder.
+    /// Default: nothing is there.
+    #[must_use]
+    pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.settings.watch.render = Some(Box::new(render));
+        self
+    }
+
+    /// Shows `/metrics` to whoever asks, without a token. Default: to those who may look.
+    #[must_use]
+    pub fn public_metrics(mut self, public: bool) -> Self {
+        self.settings.watch.public = public;
+        self
+    }
+
     /// The router. It counts in background tasks, which end when the router and all its clones are
     /// gone.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn router(self) -> Router {
+        let public_metrics = self.settings.watch.public;
         let desk = Desk::open(self.databases, self.access, self.settings);
-        all().into_router(&desk)
+        all(public_metrics).into_router(&desk)
     }
 
-    /// Every route, with what a request to it needs.
+    /// Every route, with what a request to it needs unless settings say otherwise.
     #[must_use]
     pub fn routes() -> Vec<Route> {
-        all().list()
+        all(false).list()
     }
 }
 
 /// Everything there is.
-fn all() -> Guarded {
-    Guarded::new().merge(access::session::routes()).merge(api::routes()).merge(pages::routes())
+fn all(public_metrics: bool) -> Guarded {
+    Guarded::new()
+        .merge(access::session::routes())
+        .merge(api::routes())
+        .merge(pages::routes())
+        .merge(health::routes())
+        .merge(metrics::routes(public_metrics))
 }

@@ -10,8 +10,9 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::api::figures::BoxView;
 use crate::api::input::Query;
-use crate::api::shape::{BoxView, safe_json};
+use crate::api::shape::safe_json;
 use crate::desk::Desk;
 use crate::problem::Problem;
 

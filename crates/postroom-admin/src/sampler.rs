@@ -16,10 +16,18 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::metrics;
+
 const WATCHED: Duration = Duration::from_secs(2);
 const UNWATCHED: Duration = Duration::from_secs(30);
 /// A page waits for a fresh sample no longer than this.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// A database that takes longer to count does not answer.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The longest wait after a count that took long.
+const LONGEST: Duration = Duration::from_mins(1);
+/// Monitoring looks all the time; it is content with a sample of this age.
+const RECENT: Duration = Duration::from_secs(5);
 /// Points for charts: ten minutes while somebody looks.
 const POINTS: usize = 300;
 const MOST_TOPICS: u32 = 200;
@@ -107,6 +115,16 @@ impl Sampler {
         Arc::clone(&latest.borrow())
     }
 
+    /// The last sample, at once. Monitoring that comes again and again is not somebody who looks:
+    /// it has the queue counted when the sample is getting old, and not more often.
+    pub(crate) fn peek(&self) -> Arc<Sample> {
+        let latest = Arc::clone(&self.latest.borrow());
+        if Timestamp::host_now().since(latest.at) > RECENT {
+            self.interest.asked.notify_one();
+        }
+        latest
+    }
+
     /// Samples as they come, for who keeps looking.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Sample>> {
         self.look();
@@ -129,10 +147,11 @@ async fn run(
     let mut before: Option<Totals> = None;
     loop {
         let began = Instant::now();
-        let seen = look_at(&*store).await;
+        let seen = timeout(LIMIT, look_at(&*store)).await;
         let took = began.elapsed();
         let snapshot = store.local().snapshot();
-        if let Ok(seen) = &seen {
+        let seen = seen.ok().and_then(Result::ok);
+        if let Some(seen) = &seen {
             let now = Totals::of(&seen.stats, &snapshot);
             if points.len() == POINTS {
                 points.pop_front();
@@ -142,15 +161,17 @@ async fn run(
         }
         let sample = Sample {
             at: Timestamp::host_now(),
-            seen: seen.ok(),
+            seen,
             snapshot,
             wakes: store.wakes(),
             points: points.iter().copied().collect(),
         };
+        metrics::record(&sample);
+        let known = sample.seen.is_some();
         latest.send_replace(Arc::new(sample));
         // Not even a call for more makes it count all the time.
-        let pause = WATCHED.max(took * 20);
-        sleep(pause).await;
+        let rest = if known { took * 20 } else { took };
+        sleep(WATCHED.max(rest.min(LONGEST))).await;
         if !interest.is_fresh() {
             let _ = timeout(UNWATCHED, interest.asked.notified()).await;
         }

@@ -11,6 +11,9 @@ use postroom::{
     postgres, sqlite,
 };
 
+use postroom_admin::Database;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, MySqlConnection, PgConnection};
 
 use crate::args;
@@ -19,6 +22,10 @@ use crate::url::{Kind, Url};
 
 /// How long to wait for a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a dashboard may take of a server's connections, and how long a question waits for one.
+const ADMIN_CONNECTIONS: u32 = 4;
+const ADMIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A database and the names of its tables.
 #[derive(Debug)]
@@ -145,10 +152,12 @@ impl Target {
         let connecting = async {
             if self.url.kind == Kind::MySql {
                 self.probe::<MySqlConnection>().await?;
-                return Ok(OpenStore::mysql(MySqlStore::connect(url, config).await?));
+                let options = url.parse().map_err(|error| self.misunderstood(&error))?;
+                return Ok(OpenStore::mysql(MySqlStore::connect(url, config).await?, options));
             }
             self.probe::<PgConnection>().await?;
-            Ok(OpenStore::postgres(PgStore::connect(url, config).await?))
+            let options = url.parse().map_err(|error| self.misunderstood(&error))?;
+            Ok(OpenStore::postgres(PgStore::connect(url, config).await?, options))
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected,
@@ -171,6 +180,11 @@ impl Target {
             Err(_) => {}
         }
         Ok(())
+    }
+
+    fn misunderstood(&self, why: &sqlx::Error) -> Failure {
+        let what = format!("the URL {} is not understood", self.url.shown());
+        Failure::new(Exit::Invalid, what).why(why)
     }
 
     fn away(&self) -> Failure {
@@ -204,25 +218,46 @@ pub(crate) struct OpenStore {
     enqueue: Box<dyn Fn(Message) -> BoxFuture<'static, postroom::Result<Published>>>,
     publish_all: PublishAll,
     close: BoxFuture<'static, ()>,
+    database: Arc<dyn Fn() -> Database + Send + Sync>,
 }
 
 impl OpenStore {
     fn sqlite(store: SqliteStore) -> Self {
-        let same = store.clone();
-        Self::new(store, async move { same.close().await })
+        let (same, desk) = (store.clone(), store.clone());
+        // Readers are many, and there is one writer whoever writes.
+        let database = move || Database::new(desk.local().name(), desk.clone());
+        Self::new(store, async move { same.close().await }, database)
     }
 
-    fn mysql(store: MySqlStore) -> Self {
-        let same = store.clone();
-        Self::new(store, async move { same.close().await })
+    fn mysql(store: MySqlStore, options: MySqlConnectOptions) -> Self {
+        let (same, desk) = (store.clone(), store.clone());
+        let database = move || {
+            let pool = MySqlPoolOptions::new()
+                .max_connections(ADMIN_CONNECTIONS)
+                .acquire_timeout(ADMIN_PATIENCE)
+                .connect_lazy_with(options.clone());
+            Database::new(desk.local().name(), desk.through(pool))
+        };
+        Self::new(store, async move { same.close().await }, database)
     }
 
-    fn postgres(store: PgStore) -> Self {
-        let same = store.clone();
-        Self::new(store, async move { same.close().await })
+    fn postgres(store: PgStore, options: PgConnectOptions) -> Self {
+        let (same, desk) = (store.clone(), store.clone());
+        let database = move || {
+            let pool = PgPoolOptions::new()
+                .max_connections(ADMIN_CONNECTIONS)
+                .acquire_timeout(ADMIN_PATIENCE)
+                .connect_lazy_with(options.clone().application_name("postroom admin"));
+            Database::new(desk.local().name(), desk.through(pool))
+        };
+        Self::new(store, async move { same.close().await }, database)
     }
 
-    fn new<S>(store: S, close: impl Future<Output = ()> + Send + 'static) -> Self
+    fn new<S>(
+        store: S,
+        close: impl Future<Output = ()> + Send + 'static,
+        database: impl Fn() -> Database + Send + Sync + 'static,
+    ) -> Self
     where
         S: AdminStore + TransactionalStore,
     {
@@ -232,6 +267,7 @@ impl OpenStore {
         Self {
             admin: store,
             close: Box::pin(close),
+            database: Arc::new(database),
             enqueue: Box::new(move |message| {
                 let outbox = outbox.clone();
                 Box::pin(async move { outbox.publish(message).await })
@@ -241,6 +277,13 @@ impl OpenStore {
                 Box::pin(async move { publish_all(&outbox, messages, ending).await })
             }),
         }
+    }
+
+    /// The database for a dashboard, with connections of its own. Call what this gives on the
+    /// runtime that they are for.
+    pub(crate) fn database(&self) -> Box<dyn FnOnce() -> Database + Send> {
+        let database = Arc::clone(&self.database);
+        Box::new(move || database())
     }
 
     /// The engine's half, for a dispatcher.

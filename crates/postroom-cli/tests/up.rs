@@ -1,6 +1,8 @@
 //! `postroom up` on an embedded database: events flow from one process to the other.
 
-use std::io::{BufRead as _, BufReader};
+mod desk;
+
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -13,7 +15,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn postroom(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postroom"));
-    for name in ["POSTROOM_URL", "POSTROOM_SCHEMA", "POSTROOM_PREFIX", "POSTROOM_SOURCE"] {
+    for name in [
+        "POSTROOM_URL",
+        "POSTROOM_SCHEMA",
+        "POSTROOM_PREFIX",
+        "POSTROOM_SOURCE",
+        "POSTROOM_CONFIG",
+        "POSTROOM_LISTEN",
+        "POSTROOM_TOKEN_FILE",
+    ] {
         command.env_remove(name);
     }
     command.current_dir(folder).stdin(Stdio::null());
@@ -36,24 +46,35 @@ fn stats(folder: &Path) -> Value {
 struct Up {
     child: Child,
     lines: mpsc::Receiver<String>,
+    said: mpsc::Receiver<String>,
 }
 
 impl Up {
     fn start(folder: &Path) -> Self {
+        Self::with(folder, &["--listen", "off"])
+    }
+
+    fn with(folder: &Path, arguments: &[&str]) -> Self {
         let mut child = postroom(folder)
             .args(["up", "--source", "/shop"])
+            .args(arguments)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        let stdout = child.stdout.take().expect("piped");
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let _ = sender.send(line);
+        let lines = received(child.stdout.take().expect("piped"));
+        let said = received(child.stderr.take().expect("piped"));
+        Self { child, lines, said }
+    }
+
+    /// Waits for a line on standard error that begins so, and gives the rest of it.
+    fn says(&self, start: &str) -> String {
+        loop {
+            let line = self.said.recv_timeout(PATIENCE).expect("a line in time");
+            if let Some(rest) = line.strip_prefix(start) {
+                return rest.to_owned();
             }
-        });
-        Self { child, lines }
+        }
     }
 
     fn event(&self) -> Value {
@@ -66,6 +87,17 @@ impl Up {
         let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
         assert!(sent.success());
     }
+}
+
+/// The lines of a stream as they come.
+fn received(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
 }
 
 impl Drop for Up {

@@ -18,7 +18,7 @@ mod join;
 pub mod lifecycle;
 mod local;
 mod message;
-mod observe;
+pub mod observe;
 mod origin;
 mod outbox;
 mod pattern;

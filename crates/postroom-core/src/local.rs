@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::dispatcher::hot::{Handover, Hot};
 use crate::error::{Error, Result};
 use crate::ids::OwnerToken;
-use crate::observe::{Observer, Snapshot};
+use crate::observe::{Load, Loads, Observer, Snapshot};
 use crate::store::{Purge, Wakes};
 
 /// What all handles of one store share within a process: the wake-up, and the dispatchers that run
@@ -22,6 +22,7 @@ pub struct Local {
     observer: Observer,
     /// In the order in which they started.
     hot: Mutex<Vec<Arc<Hot>>>,
+    loads: Loads,
     wakes: Mutex<Wakes>,
     /// How long unique keys must be kept, as an inbox was told.
     redelivery: Mutex<Duration>,
@@ -36,6 +37,7 @@ impl Local {
             woken: Notify::new(),
             observer,
             hot: Mutex::default(),
+            loads: Loads::default(),
             wakes: Mutex::default(),
             redelivery: Mutex::default(),
         }
@@ -47,10 +49,16 @@ impl Local {
         self.observer.store()
     }
 
-    /// The figures of this process for this store.
+    /// The figures of this process for this store, with the depths of all dispatchers that run
+    /// here.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.observer.snapshot()
+        self.loads.add_to(self.observer.snapshot())
+    }
+
+    /// A dispatcher can be looked at from now on, until it is gone.
+    pub(crate) fn show(&self, load: &Arc<Load>) {
+        self.loads.add(load);
     }
 
     pub(crate) fn observer(&self) -> &Observer {

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::IntoMessage;
 use crate::ids::{Lease, MessageId, OwnerToken, WorkId};
 use crate::message::{Message, TraceContext};
-use crate::observe::Snapshot;
+use crate::observe::{self, Snapshot};
 use crate::store::{
     Appended, CHUNK_BYTES, CHUNK_MESSAGES, Entry, Store, StoreTransaction, TransactionalStore,
     id_taken,
@@ -75,7 +75,9 @@ impl OutboxConfig {
             let allowed = format_args!("at most {max} bytes (max_payload_bytes)").to_string();
             return Err(Error::limit("payload", allowed, format_args!("{bytes} bytes")));
         }
-        match self.trace.as_ref().and_then(|trace| trace()) {
+        let Some(trace) = &self.trace else { return Ok(message) };
+        // What travels is the context of the message's own creation.
+        match observe::create_span(&message).in_scope(|| trace()) {
             Some(trace) => message.traced(&trace),
             None => Ok(message),
         }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use postroom_core::observe::Circuit;
 use tokio::time::Instant;
 
 use crate::fault::Fault;
@@ -78,6 +79,16 @@ impl Breaker {
         Fault::Unreachable { after, why }
     }
 
+    /// Whether anybody may try now, for those who look.
+    #[must_use]
+    pub fn circuit(&self) -> Circuit {
+        match self.lock().closed_until {
+            None => Circuit::Closed,
+            Some(until) if until > Instant::now() => Circuit::Open,
+            Some(_) => Circuit::HalfOpen,
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,15 +114,19 @@ mod tests {
     async fn dsp_12_one_tries_again_and_the_others_wait() {
         let breaker = Breaker::new("broker");
         breaker.check().expect("nothing is known yet");
+        assert_eq!(breaker.circuit(), Circuit::Closed);
         assert_eq!(after(&breaker.missed("refused")), FIRST_WAIT);
+        assert_eq!(breaker.circuit(), Circuit::Open);
         assert_eq!(after(&breaker.check().expect_err("away")), FIRST_WAIT);
         tokio::time::advance(FIRST_WAIT).await;
+        assert_eq!(breaker.circuit(), Circuit::HalfOpen);
         breaker.check().expect("the one that tries");
         breaker.check().expect_err("the others");
         assert_eq!(after(&breaker.missed("refused")), 2 * FIRST_WAIT);
         tokio::time::advance(2 * FIRST_WAIT).await;
         breaker.check().expect("the one that tries");
         breaker.reached();
+        assert_eq!(breaker.circuit(), Circuit::Closed);
         breaker.check().expect("it is back");
         breaker.check().expect("for all");
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use postroom_core::lifecycle::Outcome;
+use postroom_core::observe::Circuit;
 use postroom_core::store::BoxFuture;
 use postroom_core::{Delivery, Sink};
 use tokio::task::spawn_blocking;
@@ -125,6 +126,10 @@ impl Probe for FileSink {
                 Err(error) => Probed::broken(error),
             }
         })
+    }
+
+    fn circuit(&self) -> Circuit {
+        self.breaker.circuit()
     }
 }
 

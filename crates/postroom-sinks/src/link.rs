@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use postroom_core::observe::Circuit;
 use tokio::time::timeout;
 
 use crate::breaker::Breaker;
@@ -73,6 +74,11 @@ impl<C: Connection> Link<C> {
     /// Begins a send. Unless it is told of an answer, the connection is left when it is dropped.
     pub(crate) fn doubt<'a>(&'a self, connection: &'a Arc<C>) -> Doubt<'a, C> {
         Doubt { link: self, connection, answered: false }
+    }
+
+    /// Whether anybody may try now.
+    pub(crate) fn circuit(&self) -> Circuit {
+        self.breaker.circuit()
     }
 
     fn alive(&self) -> Option<Arc<C>> {

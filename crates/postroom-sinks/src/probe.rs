@@ -1,5 +1,6 @@
 //! Asking a sink how it is, before messages find out.
 
+use postroom_core::observe::Circuit;
 use postroom_core::store::BoxFuture;
 
 /// A sink that can be asked whether its receiver is there and set up as it should be. It sends no
@@ -7,6 +8,11 @@ use postroom_core::store::BoxFuture;
 pub trait Probe {
     /// Goes there and looks.
     fn probe(&self) -> BoxFuture<'_, Probed>;
+
+    /// Whether messages are sent there now. Answers at once, from what the last ones met.
+    fn circuit(&self) -> Circuit {
+        Circuit::Closed
+    }
 }
 
 /// What a [`Probe`] found.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom_core::lifecycle::Outcome;
+use postroom_core::observe::Circuit;
 use postroom_core::store::BoxFuture;
 use postroom_core::{Delivery, Message, Sink};
 use redis::aio::MultiplexedConnection;
@@ -274,6 +275,10 @@ impl Sink for RedisSink {
 impl Probe for RedisSink {
     fn probe(&self) -> BoxFuture<'_, Probed> {
         Box::pin(probe::within(self.config.timeout, self.look()))
+    }
+
+    fn circuit(&self) -> Circuit {
+        self.link.circuit()
     }
 }
 

@@ -52,6 +52,7 @@ enum Step {
     Tests,
     Adapters,
     Kafka,
+    Traces,
     Doctests,
     Docs,
     Conform,
@@ -67,6 +68,7 @@ impl Step {
             Self::Tests => "tests",
             Self::Adapters => "adapters",
             Self::Kafka => "kafka",
+            Self::Traces => "traces",
             Self::Doctests => "doctests",
             Self::Docs => "docs",
             Self::Conform => "conform",
@@ -98,16 +100,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn steps(options: &Options) -> Vec<Step> {
-    use Step::{Adapters, Clippy, Conform, Docs, Doctests, Format, Kafka, Servers, Tests, Tidy};
+    use Step::{
+        Adapters, Clippy, Conform, Docs, Doctests, Format, Kafka, Servers, Tests, Tidy, Traces,
+    };
     let mut steps = if !options.filter.is_empty() {
         vec![Servers, Tests]
     } else if options.quick {
         vec![Format, Clippy, Tidy, Tests]
     } else {
-        vec![Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Doctests, Docs, Conform]
+        vec![Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Traces, Doctests, Docs, Conform]
     };
     if !options.full {
-        steps.retain(|&step| step != Adapters && step != Kafka);
+        steps.retain(|step| ![Adapters, Kafka, Traces].contains(step));
     }
     if selection(options) != Selection::All {
         steps.retain(|&step| step != Servers);
@@ -132,7 +136,7 @@ fn print_left_out(options: &Options) -> Result<()> {
     }
     if !options.full {
         println!(
-            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink; \
+            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink, traces; \
              `cargo xtask test --full` does."
         );
     }
@@ -156,6 +160,7 @@ impl Gate<'_> {
             Step::Tests => self.tests(),
             Step::Adapters => self.adapters(),
             Step::Kafka => self.kafka(),
+            Step::Traces => self.traces(),
             Step::Doctests => {
                 self.cargo(&["test", "--workspace", "--features", LIGHT_ADAPTERS, "--doc"])
             }
@@ -207,6 +212,14 @@ impl Gate<'_> {
         self.cargo(&[&["test"], &package[..], &["--lib", "--test", "kafka"]].concat())
     }
 
+    /// What is built only for those who send traces.
+    fn traces(&self) -> Result<()> {
+        let package = ["--package", "postroom-otel", "--features", "otlp"];
+        self.clippy(&package)?;
+        self.clippy(&["--package", "postroom-cli", "--features", "otel"])?;
+        self.cargo(&[&["test"], &package[..]].concat())
+    }
+
     fn clippy(&self, what: &[&str]) -> Result<()> {
         self.cargo(&[&["clippy", "--all-targets"], what, &["--", "-D", "warnings"]].concat())
     }
@@ -249,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_full_gate_builds_all_adapters_and_kafka() {
+    fn only_the_full_gate_builds_all_adapters_kafka_and_traces() {
         let full = Options { full: true, ..Options::default() };
-        for step in [Step::Adapters, Step::Kafka] {
+        for step in [Step::Adapters, Step::Kafka, Step::Traces] {
             assert!(steps(&full).contains(&step));
             assert!(!steps(&Options::default()).contains(&step));
         }

@@ -10,11 +10,12 @@ const TESTKIT: &str = "postroom-testkit";
 const SERVERS: &str = "postroom-servers";
 
 /// Libraries beside each other: each knows the core and none knows another.
-const SIBLINGS: [&str; 4] =
-    ["postroom-stores", "postroom-sinks", "postroom-testkit", "postroom-admin"];
+const SIBLINGS: [&str; 5] =
+    ["postroom-stores", "postroom-sinks", "postroom-testkit", "postroom-admin", "postroom-otel"];
 
 /// What people install; test code has no place in it.
-const SHIPPED: [&str; 4] = ["postroom", "postroom-adapters", "postroom-cli", "postroom-admin"];
+const SHIPPED: [&str; 5] =
+    ["postroom", "postroom-adapters", "postroom-cli", "postroom-admin", "postroom-otel"];
 
 /// Dependencies point from the edges to the core.
 pub(super) fn direction(metadata: &Value) -> Vec<Problem> {

@@ -8,11 +8,12 @@ use futures_util::future::join_all;
 use postroom_core::JoinId;
 use postroom_core::store::{JoinState, ListJoins, PauseRecord};
 
-use super::input::{Body, Named, Paging, Query, Reason, Where};
-use super::shape::{
-    AuditView, BoxView, Done, FailureView, Items, JoinView, KeyView, MemberView, NodeView,
-    PauseView, Safe, TopicView, Topics,
+use super::figures::{
+    AuditView, BoxView, FailureView, JoinView, KeyView, MemberView, NodeView, PauseView, TopicView,
+    Topics,
 };
+use super::input::{Body, Named, Paging, Query, Reason, Where};
+use super::shape::{Done, Items, Safe};
 use crate::desk::{Desk, Queue, failures};
 use crate::problem::Problem;
 use crate::routes::Caller;

@@ -3,6 +3,7 @@
 mod boxes;
 mod bulk;
 mod export;
+pub(crate) mod figures;
 pub(crate) mod input;
 mod messages;
 pub(crate) mod shape;

@@ -121,7 +121,7 @@ impl Desk {
         if limit == Some(0) {
             return Err(Problem::invalid("limit must be at least 1; leave it out for all"));
         }
-        let filter = complete(act, list)?;
+        let filter = Box::new(complete(act, list)?);
         let task = Task::Act { act, filter, pace };
         Ok(self.jobs.start(Job::new(queue, task, &hand, checked(reason)?), hand)?.id)
     }

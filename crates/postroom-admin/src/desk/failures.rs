@@ -8,6 +8,8 @@ use postroom_core::{MessageId, Timestamp};
 
 /// The longest pattern, in characters.
 const LONGEST: usize = 200;
+/// Longer words are no words.
+const LONGEST_WORD: usize = 60;
 
 /// Failures of one topic with the same pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,17 +66,20 @@ pub(crate) fn pattern(error: &str) -> String {
     let mut rest = line;
     while let Some(next) = rest.chars().next() {
         let (token, placeholder) = token(rest, next, pattern.chars().next_back());
-        pattern.push_str(placeholder.unwrap_or(token));
-        rest = &rest[token.len()..];
-        if pattern.chars().count() > LONGEST {
+        let piece = placeholder.unwrap_or(token);
+        // It is cut between words: half of one could look like something else.
+        if pattern.chars().count() + piece.chars().count() > LONGEST {
             break;
         }
+        pattern.push_str(piece);
+        rest = &rest[token.len()..];
     }
-    pattern.char_indices().nth(LONGEST).map_or(pattern.clone(), |(end, _)| pattern[..end].into())
+    pattern.truncate(pattern.trim_end().len());
+    pattern
 }
 
 /// What the text begins with, and what stands for it.
-fn token<'a>(rest: &'a str, first: char, before: Option<char>) -> (&'a str, Option<&'static str>) {
+fn token(rest: &str, first: char, before: Option<char>) -> (&str, Option<&'static str>) {
     // What we wrote ourselves stays as it is.
     for known in ["<id>", "<n>", "<hex>", "<text>", "<query>"] {
         if rest.starts_with(known) {
@@ -88,7 +93,8 @@ fn token<'a>(rest: &'a str, first: char, before: Option<char>) -> (&'a str, Opti
         return (&rest[..end + 2], Some("<text>"));
     }
     if first == '?' && before.is_some_and(|before| !before.is_whitespace()) {
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let ends = |c: char| c.is_whitespace() || "\"'`<>".contains(c);
+        let end = rest.find(ends).unwrap_or(rest.len());
         if rest[1..end].contains('=') {
             return (&rest[..end], Some("<query>"));
         }
@@ -120,6 +126,8 @@ fn stand_in(word: &str) -> Option<&'static str> {
     } else if digits > 0 && word.bytes().next().is_some_and(|first| first.is_ascii_digit()) {
         // A number with a unit, such as 30s.
         Some("<n>")
+    } else if word.chars().count() > LONGEST_WORD {
+        Some("<text>")
     } else {
         None
     }

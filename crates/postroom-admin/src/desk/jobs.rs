@@ -48,7 +48,7 @@ impl FromStr for JobId {
 /// What a job does.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
-    Act { act: Act, filter: List, pace: Pace },
+    Act { act: Act, filter: Box<List>, pace: Pace },
     Purge(Purge),
 }
 
@@ -242,6 +242,11 @@ async fn began(store: &dyn AdminStore) -> Timestamp {
     newest.unwrap_or_else(Timestamp::host_now)
 }
 
+/// Whether a message was written, and died if it is dead, before the job began.
+fn was_there(record: &Record, began: Timestamp) -> bool {
+    record.created_at <= began && record.processed_at.is_none_or(|settled| settled <= began)
+}
+
 /// Through all messages that a filter finds, once.
 struct Walk<'a> {
     job: &'a Job,
@@ -279,10 +284,7 @@ impl Walk<'_> {
 
     /// Those that were there when the job began.
     fn choose(&self, records: &[Record]) -> Vec<MessageId> {
-        let is_old = |record: &&Record| {
-            record.created_at <= self.began
-                && record.processed_at.is_none_or(|settled| settled <= self.began)
-        };
+        let is_old = |record: &&Record| was_there(record, self.began);
         let meant = records.iter().filter(|record| self.act.means(self.filter, record));
         let (old, new): (Vec<_>, Vec<_>) = meant.partition(is_old);
         self.job.lock().too_new += new.len() as u64;
@@ -363,5 +365,42 @@ impl Jobs {
     pub(crate) fn get(&self, id: JobId) -> Result<Arc<Job>, Problem> {
         let found = self.lock().iter().find(|job| job.id == id).cloned();
         found.ok_or_else(|| Problem::not_found(format!("there is no job {id}, or no longer")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postroom_core::WorkId;
+    use postroom_core::lifecycle::State;
+
+    use super::*;
+
+    #[test]
+    fn x16_what_was_written_or_died_after_the_job_began_is_too_new() {
+        let time = Timestamp::from_micros;
+        let was_there = |created, settled: Option<i64>| {
+            let record = Record {
+                message: None,
+                payload_bytes: 0,
+                id: MessageId::new(),
+                work: WorkId::new(1),
+                topic: "t".into(),
+                tenant_id: None,
+                state: State::Dead,
+                reason: None,
+                created_at: time(created),
+                attempts: 0,
+                lost: 0,
+                next_attempt_at: None,
+                locked_until: None,
+                owner: None,
+                last_error: None,
+                processed_at: settled.map(time),
+                processed_by: None,
+            };
+            was_there(&record, time(5))
+        };
+        assert!(was_there(1, None) && was_there(5, Some(5)));
+        assert!(!was_there(6, None) && !was_there(1, Some(6)));
     }
 }

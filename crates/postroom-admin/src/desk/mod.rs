@@ -20,6 +20,7 @@ use crate::Settings;
 use crate::access::Access;
 use crate::access::rates::Rates;
 use crate::access::session::Sessions;
+use crate::metrics::Watch;
 use crate::problem::Problem;
 use crate::sampler::Sampler;
 
@@ -87,6 +88,7 @@ pub(crate) struct Desk {
     pub(crate) guarded_elsewhere: bool,
     pub(crate) base_path: String,
     pub(crate) trusts_forwarded_prefix: bool,
+    pub(crate) watch: Watch,
 }
 
 impl Desk {
@@ -115,6 +117,7 @@ impl Desk {
             guarded_elsewhere: settings.guarded_elsewhere,
             base_path: settings.base_path,
             trusts_forwarded_prefix: settings.trusts_forwarded_prefix,
+            watch: settings.watch,
         })
     }
 

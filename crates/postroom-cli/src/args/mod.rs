@@ -19,7 +19,7 @@ pub(crate) use bench::Bench;
 pub(crate) use doctor::Doctor;
 pub(crate) use filter::{Filters, WHERE_HELP};
 pub(crate) use import::{Import, Rows};
-pub(crate) use relay::{Config, ConfigAction, ConfigCheck, Up};
+pub(crate) use relay::{AdminArgs, Config, ConfigAction, ConfigCheck, Up};
 pub(crate) use values::{ColorWhen, QueueName, StatusName, duration, time};
 use values::{aggregate, pair, topic};
 

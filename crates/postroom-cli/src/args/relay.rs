@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use postroom::Topic;
 
 use super::values::{duration, topic};
+use crate::config::Listen;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -15,6 +16,9 @@ Without --config and --sink each message is a CloudEvents JSON line on standard 
 Runs until Ctrl-C or SIGTERM, then finishes what it is doing, gives back what it has not begun, and
 ends with exit code 0. A second signal ends it at once; what it held is delivered again when its
 lease runs out. Any number of them may run side by side on one database.
+
+The dashboard is on http://127.0.0.1:7878/ for whoever is on this machine. Beyond that it needs
+--token-file or tokens in the file, and --behind-tls; see docs/guide/monitoring.md.
 
 POSTROOM_LOG chooses what is logged to standard error, as in POSTROOM_LOG=info. Of the libraries
 only warnings are logged: what they say below that may hold payloads.
@@ -41,9 +45,37 @@ pub(crate) struct Up {
     #[arg(long, value_name = "URI", env = "POSTROOM_SOURCE")]
     pub(crate) source: Option<String>,
 
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+
     /// How long what runs may take to finish when it is told to stop
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) grace: Duration,
+}
+
+/// Who sees the dashboard, and where.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Dashboard")]
+pub(crate) struct AdminArgs {
+    /// Where the dashboard, the API, health and metrics are served, or off; 127.0.0.1:7878 by default
+    #[arg(long, value_name = "ADDR", env = "POSTROOM_LISTEN")]
+    pub(crate) listen: Option<Listen>,
+
+    /// A file with a token that may do everything; needed when others can reach the address
+    #[arg(long, value_name = "FILE", env = "POSTROOM_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Say that something in front of the address speaks TLS; needed when others can reach it
+    #[arg(long)]
+    pub(crate) behind_tls: bool,
+
+    /// Show everything and change nothing
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// The path under which a proxy in front serves it, such as /postroom
+    #[arg(long, value_name = "PATH")]
+    pub(crate) base_path: Option<String>,
 }
 
 #[derive(Debug, Args)]

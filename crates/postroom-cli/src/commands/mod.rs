@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod desk;
 mod doctor;
 mod enqueue;
 mod import;
@@ -16,6 +17,7 @@ mod select;
 mod show;
 mod stats;
 mod top;
+mod traces;
 mod up;
 
 use clap::CommandFactory as _;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::{Dispatcher, Running};
-use postroom_sinks::Probed;
+use postroom_admin::{Exporter, SinkState};
+use postroom_sinks::{Probe, Probed};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -16,6 +17,8 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::Report;
+use super::desk::{Door, Serving};
+use super::traces::Traces;
 use crate::args::Up;
 use crate::config::{Loaded, NamedSink};
 use crate::failure::{Exit, Failure};
@@ -25,13 +28,20 @@ use crate::store::{Access, OpenStore, Target};
 pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
-    log_to_stderr();
+    let traces = Traces::from_env().await?;
+    log_to_stderr(&traces);
     let mut config = load(args)?;
+    let door = Door::open(&args.admin, &config.admin)?;
+    let exporter = door.is_some().then(install_exporter).transpose()?;
     let stores = open(&config, target).await?;
     let mut stop = Signals::new()?;
     let reader_gone = config.reader_gone.take();
-    let running = start(&config, &stores)?;
+    let running = start(&config, &stores, &traces)?;
     announce(&config, target);
+    let serving = match door.zip(exporter) {
+        Some((door, exporter)) => Some(serve(door, exporter, &stores, &config.sinks)?),
+        None => None,
+    };
     let probes = look_at_sinks(std::mem::take(&mut config.sinks));
     let reader_gone = async {
         match reader_gone {
@@ -48,6 +58,10 @@ pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
         clean = shut_down(running, args.grace) => clean,
         () = stop.next() => false,
     };
+    if let Some(serving) = serving {
+        serving.stop().await;
+    }
+    traces.end().await;
     if !clean {
         eprintln!("stopped with deliveries under way; they will be delivered again");
     }
@@ -78,12 +92,37 @@ async fn open(config: &Loaded, target: &Target) -> Result<Vec<OpenStore>, Failur
     Ok(stores)
 }
 
-fn start(config: &Loaded, stores: &[OpenStore]) -> Result<Vec<Running>, Failure> {
+fn start(config: &Loaded, stores: &[OpenStore], traces: &Traces) -> Result<Vec<Running>, Failure> {
     let one = |store: &OpenStore| {
-        let dispatcher = Dispatcher::new(store.engine(), config.routes());
+        let dispatcher = traces.around(Dispatcher::new(store.engine(), config.routes()));
         Ok(dispatcher.config(config.dispatcher.clone()).start()?)
     };
     stores.iter().map(one).collect()
+}
+
+/// Before any store is opened: what is counted before that is not seen.
+fn install_exporter() -> Result<Exporter, Failure> {
+    Exporter::install()
+        .map_err(|error| Failure::new(Exit::Error, "can not collect metrics").why(&error))
+}
+
+fn serve(
+    door: Door,
+    exporter: Exporter,
+    stores: &[OpenStore],
+    sinks: &[NamedSink],
+) -> Result<Serving, Failure> {
+    let databases = stores.iter().map(OpenStore::database).collect();
+    let named = |sink: &NamedSink| (sink.name.clone(), sink.kind, Arc::clone(&sink.probe));
+    let sinks: Vec<_> = sinks.iter().map(named).collect();
+    let states =
+        move || {
+            let state = |(name, kind, probe): &(String, _, Arc<dyn Probe + Send + Sync>)| {
+                SinkState { name: name.clone(), kind: *kind, circuit: probe.circuit() }
+            };
+            sinks.iter().map(state).collect()
+        };
+    door.serve(databases, exporter, states)
 }
 
 /// Stops all at once; whether every one ended in time.
@@ -158,12 +197,12 @@ impl Signals {
     }
 }
 
-fn log_to_stderr() {
+fn log_to_stderr(traces: &Traces) {
     let chosen = EnvFilter::try_from_env("POSTROOM_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(std::io::stderr);
     let lines = lines.with_filter(filter_fn(may_be_logged)).with_filter(chosen);
-    tracing_subscriber::registry().with(lines).init();
+    tracing_subscriber::registry().with(lines).with(traces.layer()).init();
 }
 
 /// Libraries log what they send and receive, in parts or as a whole, when one asks for enough. Our

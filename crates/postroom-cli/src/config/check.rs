@@ -20,8 +20,9 @@ impl Config {
         let dispatcher = self.check_dispatcher(&mut problems);
         let (sinks, routes, reader_gone) = self.check_sinks(&dispatcher, &mut problems);
         self.check_routes(&mut problems);
+        let admin = self.admin.check(&mut problems);
         if problems.is_empty() {
-            Ok(Loaded { config: self, dispatcher, stores, sinks, routes, reader_gone })
+            Ok(Loaded { config: self, dispatcher, stores, sinks, admin, routes, reader_gone })
         } else {
             Err(problems)
         }
@@ -35,7 +36,9 @@ impl Config {
                 Box_::Inbox => Queue::Inbox,
             };
             let (schema, prefix) = (store.schema.clone(), store.prefix.clone());
-            let config = StoreConfig { schema, prefix, queue, ..StoreConfig::default() };
+            let name_ = Some(name.clone());
+            let config =
+                StoreConfig { name: name_, schema, prefix, queue, ..StoreConfig::default() };
             match Target::of(store.url.get_ref().reveal(), config) {
                 Ok(target) => stores.push((name.clone(), target)),
                 Err(failure) => {

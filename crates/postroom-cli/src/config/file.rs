@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::admin::Admin;
 use super::sinks::Sink;
 use super::text::{Hidden, Span, Text};
 
@@ -22,6 +23,8 @@ pub(super) struct Config {
     pub(super) unrouted: Unrouted,
     /// How messages are taken from the stores
     pub(super) dispatcher: Dispatcher,
+    /// The dashboard, the admin API, health and metrics
+    pub(super) admin: Admin,
     /// The databases by name; without any it is the one that --url names
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) stores: BTreeMap<String, Store>,
@@ -40,6 +43,7 @@ impl Default for Config {
             source: Text::from("postroom"),
             unrouted: Unrouted::default(),
             dispatcher: Dispatcher::default(),
+            admin: Admin::default(),
             stores: BTreeMap::new(),
             sinks: BTreeMap::new(),
             routes: Vec::new(),

@@ -3,6 +3,7 @@
 //! What is read here is checked as a whole before anything is opened: unknown keys, values out of
 //! bounds and routes that lead nowhere are refused with their line and column.
 
+mod admin;
 mod check;
 mod file;
 mod problem;
@@ -18,6 +19,7 @@ use postroom::{DispatcherConfig, RouteTo, Routes, Topic};
 use postroom_sinks::Probe;
 use toml::Spanned;
 
+pub(crate) use self::admin::{AdminSettings, Listen, least_token};
 use self::file::{Config, Route};
 use self::problem::{Problem, failure};
 use self::sinks::Sink;
@@ -33,6 +35,8 @@ pub(crate) struct Loaded {
     /// The databases by name; none when the command line says which.
     pub(crate) stores: Vec<(String, Target)>,
     pub(crate) sinks: Vec<NamedSink>,
+    /// What `[admin]` says.
+    pub(crate) admin: AdminSettings,
     routes: Routes,
     /// Ends when what reads standard output is gone, if anything goes there.
     pub(crate) reader_gone: Option<BoxFuture<'static, ()>>,

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -47,7 +47,7 @@ use work::{Finished, Job, Queues};
 
 use crate::error::Result;
 use crate::ids::OwnerToken;
-use crate::observe::{Depth, Observer, Snapshot};
+use crate::observe::{Load, Observer, Snapshot};
 use crate::retry::Retry;
 use crate::sink::{Interceptor, Sink};
 use crate::store::Store;
@@ -114,9 +114,7 @@ impl Dispatcher {
             keys: Keys::default(),
             done: Done::default(),
             gone: Mutex::new(false),
-            hot_places: Arc::new(Semaphore::new(self.config.hot_queue)),
-            room: Arc::new(Semaphore::new(self.config.cold_queue)),
-            running: AtomicUsize::new(0),
+            load: Arc::new(Load::new(self.config.hot_queue, self.config.cold_queue)),
             claims: AtomicUsize::new(0),
             freed: Notify::new(),
             pace: Pace::default(),
@@ -153,12 +151,7 @@ struct Engine {
     /// Whether its slots were given back. Locked by whoever reports, so that nothing is heard of it
     /// after that.
     gone: Mutex<bool>,
-    /// A permit per message that may come right from a commit.
-    hot_places: Arc<Semaphore>,
-    /// A permit per claimed item that may be in this process.
-    room: Arc<Semaphore>,
-    /// Deliveries that have begun and not ended.
-    running: AtomicUsize,
+    load: Arc<Load>,
     /// Claims so far.
     claims: AtomicUsize,
     /// Told when there may be room for more: items left this process, or went to wait in line.
@@ -203,7 +196,7 @@ impl Engine {
             owner: self.owner,
             lease: self.config.lease,
             margin: self.config.margin(),
-            places: Arc::clone(&self.hot_places),
+            places: Arc::clone(&self.load.hot.free),
             size,
             jobs,
             finished,
@@ -249,6 +242,7 @@ impl Running {
         tasks.spawn(Arc::clone(&engine).start_waiting(waiting, finished_sender.clone()));
         tasks.spawn(Arc::clone(&engine).poll(cold_sender));
         tasks.spawn(Arc::clone(&engine).keep_house());
+        engine.queue.store().local().show(&engine.load);
         engine.open(hot_sender, finished_sender.downgrade());
         let (renewer, until) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move { renewer.renew_leases(until).await });
@@ -267,15 +261,7 @@ impl Running {
     /// The figures of this process for this store, and how full this dispatcher's queues are.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let engine = &self.engine;
-        let depth = |size: usize, free: &Semaphore| {
-            Some(Depth { held: size - free.available_permits().min(size), size })
-        };
-        let mut snapshot = engine.observer().snapshot();
-        snapshot.hot = depth(engine.config.hot_queue, &engine.hot_places);
-        snapshot.cold = depth(engine.config.cold_queue, &engine.room);
-        snapshot.running = Some(engine.running.load(Ordering::Relaxed));
-        snapshot
+        self.engine.load.add_to(self.engine.observer().snapshot())
     }
 
     /// Whether it holds nothing at all: every place is free, no lease and no key is kept. For tests
@@ -284,9 +270,9 @@ impl Running {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let engine = &self.engine;
-        engine.room.available_permits() == engine.config.cold_queue
-            && engine.hot_places.available_permits() == engine.config.hot_queue
-            && engine.running.load(Ordering::Relaxed) == 0
+        engine.load.cold.free.available_permits() == engine.config.cold_queue
+            && engine.load.hot.free.available_permits() == engine.config.hot_queue
+            && engine.load.running.load(Ordering::Relaxed) == 0
             && engine.leases.count() == 0
             && engine.keys.is_empty()
     }

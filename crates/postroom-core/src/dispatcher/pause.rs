@@ -18,6 +18,8 @@ use crate::store::Paused;
 // Twice in the second within which a pause is to be seen.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+const LOOK_LIMIT: Duration = Duration::from_secs(10);
+
 /// What was paused at the last look.
 #[derive(Debug, Default)]
 pub(super) struct Pauses(Mutex<Option<Seen>>);
@@ -29,7 +31,7 @@ struct Seen {
 }
 
 impl Engine {
-    /// Looks for pauses until `end`.
+    /// Looks for pauses until `end`, and says that it is alive.
     pub(super) async fn watch_pauses(self: Arc<Self>, end: CancellationToken) {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -40,7 +42,8 @@ impl Engine {
                 () = end.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            if self.leases.count() > self.running.load(Ordering::Relaxed) {
+            self.load.beat();
+            if self.leases.count() > self.load.running.load(Ordering::Relaxed) {
                 self.look_for_pauses().await;
             }
         }
@@ -49,7 +52,9 @@ impl Engine {
     async fn look_for_pauses(&self) {
         let at = Instant::now();
         // While the database is away nothing can be given back anyway; claims report that.
-        let looking = timeout(self.config.lease / 3, self.queue.store().paused());
+        // The next sign of life waits for this.
+        let limit = LOOK_LIMIT.min(self.config.lease / 3);
+        let looking = timeout(limit, self.queue.store().paused());
         if let Ok(Ok(paused)) = looking.await {
             *self.pauses.0.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(Seen { at, paused });

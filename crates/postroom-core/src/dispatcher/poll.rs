@@ -70,11 +70,11 @@ impl Engine {
         let mut places = tokio::select! {
             biased;
             () = self.stop.cancelled() => return None,
-            place = Arc::clone(&self.room).acquire_owned() => place.ok()?,
+            place = Arc::clone(&self.load.cold.free).acquire_owned() => place.ok()?,
         };
         let batch = self.config.batch as usize;
-        let more = self.room.available_permits().min(batch - 1).min(self.pace());
-        if let Ok(more) = Arc::clone(&self.room).try_acquire_many_owned(more as u32) {
+        let more = self.load.cold.free.available_permits().min(batch - 1).min(self.pace());
+        if let Ok(more) = Arc::clone(&self.load.cold.free).try_acquire_many_owned(more as u32) {
             places.merge(more);
         }
         Some(places)
@@ -94,7 +94,7 @@ impl Engine {
     /// Claimed items and places for such. What waits for its topic's turn is not counted: it must
     /// not keep others from being claimed.
     fn under_way(&self) -> usize {
-        let claimed = self.config.cold_queue - self.room.available_permits();
+        let claimed = self.config.cold_queue - self.load.cold.free.available_permits();
         claimed.saturating_sub(self.limits.waiting())
     }
 
@@ -103,7 +103,7 @@ impl Engine {
         // starts at once, so somebody must be idle; but now and then it comes even when all are
         // busy, or suspects would starve under load.
         let held = self.under_way().saturating_sub(places);
-        let busy = held.max(self.running.load(Ordering::Relaxed));
+        let busy = held.max(self.load.running.load(Ordering::Relaxed));
         let idle = self.config.workers.saturating_sub(busy);
         let turn = self.claims.fetch_add(1, Ordering::Relaxed);
         let in_time = idle > 0 || turn.is_multiple_of(SUSPECT_EVERY);
@@ -125,7 +125,7 @@ impl Engine {
         before: Instant,
         jobs: &mpsc::Sender<Job>,
     ) {
-        self.observer().fetched(claimed.items.len(), claimed.dead);
+        self.observer().fetched(claimed.items.len(), claimed.dead, before.elapsed());
         // Suspects first: nobody waits behind one, and it waits behind nobody.
         let mut items = claimed.items;
         items.sort_by_key(|item| item.lost == 0);

@@ -54,7 +54,7 @@ impl Engine {
             let urgent = || !busy || group.iter().any(|done| done.key.is_some());
             match finished.try_recv() {
                 Ok(next) => group.extend(next),
-                Err(_) if self.running.load(Ordering::Relaxed) == 0 && urgent() => return,
+                Err(_) if self.load.running.load(Ordering::Relaxed) == 0 && urgent() => return,
                 Err(_) => match timeout_at(until, finished.recv()).await {
                     Ok(Some(next)) => group.extend(next),
                     Ok(None) | Err(_) => return,

@@ -219,11 +219,11 @@ impl Engine {
         if started.is_empty() {
             return finished;
         }
-        self.running.fetch_add(started.len(), Ordering::Relaxed);
+        self.load.running.fetch_add(started.len(), Ordering::Relaxed);
         let begun = Instant::now();
         let outcomes = self.run(&started).await;
         let handler = begun.elapsed();
-        self.running.fetch_sub(started.len(), Ordering::Relaxed);
+        self.load.running.fetch_sub(started.len(), Ordering::Relaxed);
         // How much to claim depends on how fast claimed work goes.
         let cold = started.iter().filter(|job| !job.hot).count();
         if cold > 0 {

@@ -9,7 +9,7 @@ use metrics::{Counter, counter, histogram};
 
 use super::histogram::Histogram;
 use super::windows::Windows;
-use super::{Counts, Snapshot, Took};
+use super::{Counts, Snapshot, Took, registry};
 use crate::lifecycle::DeadReason;
 use crate::message::Message;
 
@@ -57,6 +57,8 @@ struct Whole {
     dead: Counter,
     reaped: Counter,
     leases_lost: Counter,
+    claim: metrics::Histogram,
+    batch: metrics::Histogram,
 }
 
 #[derive(Debug)]
@@ -110,7 +112,11 @@ impl Figures {
         self.whole().hot_dropped.increment(count as u64);
     }
 
-    pub(super) fn claimed(&self, count: usize, dead: u32) {
+    pub(super) fn claimed(&self, count: usize, dead: u32, took: Duration) {
+        self.whole().claim.record(took.as_secs_f64());
+        if count > 0 {
+            self.whole().batch.record(count as f64);
+        }
         add(&self.totals.claimed, count as u64);
         add(&self.totals.dead, dead.into());
         self.whole().claimed.increment(count as u64);
@@ -184,6 +190,8 @@ impl Figures {
             hot: None,
             cold: None,
             running: None,
+            dispatchers: 0,
+            beat: None,
             handler: self.handler.latency(),
             delivery: self.delivery.latency(),
             minute: self.windows.last(Duration::from_mins(1)),
@@ -199,12 +207,14 @@ impl Figures {
             // The claim that made them dead does not say of which topic they were.
             let dead = [store, queue, ("topic", UNKNOWN.to_owned())];
             Whole {
-                hot: counter!("postroom_hot_total", &labels),
-                hot_dropped: counter!("postroom_hot_dropped_total", &labels),
-                claimed: counter!("postroom_claimed_total", &labels),
-                dead: counter!("postroom_dead_total", &dead),
-                reaped: counter!("postroom_reaped_total", &labels),
-                leases_lost: counter!("postroom_leases_lost_total", &labels),
+                hot: counter!(registry::HOT_ENQUEUED.name, &labels),
+                hot_dropped: counter!(registry::HOT_DROPPED.name, &labels),
+                claimed: counter!(registry::CLAIMED.name, &labels),
+                dead: counter!(registry::DEAD.name, &dead),
+                reaped: counter!(registry::REAPED.name, &labels),
+                leases_lost: counter!(registry::LEASE_LOST.name, &labels),
+                claim: histogram!(registry::CLAIM_DURATION.name, &labels),
+                batch: histogram!(registry::BATCH_SIZE.name, &labels),
             }
         })
     }
@@ -228,15 +238,15 @@ impl Figures {
             ("topic", topic.to_owned()),
         ];
         PerTopic {
-            enqueued: counter!("postroom_enqueued_total", &labels),
-            duplicates: counter!("postroom_duplicates_total", &labels),
-            conflicts: counter!("postroom_conflicts_total", &labels),
-            done: counter!("postroom_done_total", &labels),
-            failed: counter!("postroom_failed_total", &labels),
-            dead: counter!("postroom_dead_total", &labels),
-            expired: counter!("postroom_expired_total", &labels),
-            handler: histogram!("postroom_handler_seconds", &labels),
-            delivery: histogram!("postroom_delivery_seconds", &labels),
+            enqueued: counter!(registry::ENQUEUED.name, &labels),
+            duplicates: counter!(registry::DUPLICATES.name, &labels),
+            conflicts: counter!(registry::CONFLICTS.name, &labels),
+            done: counter!(registry::DELIVERED.name, &labels),
+            failed: counter!(registry::FAILURES.name, &labels),
+            dead: counter!(registry::DEAD.name, &labels),
+            expired: counter!(registry::EXPIRED.name, &labels),
+            handler: histogram!(registry::DELIVERY_DURATION.name, &labels),
+            delivery: histogram!(registry::DELIVERY_LAG.name, &labels),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What Postroom tells about itself: every log event and every figure, in one place.
 //!
-//! One [`Observer`] belongs to one store handle and its clones. Each of its methods is something
+//! One `Observer` belongs to one store handle and its clones. Each of its methods is something
 //! that happened; the method writes the log line and counts. Names and fields of log lines are
 //! stable, every line carries the store, and payloads and header values are never logged.
 
 mod figures;
 mod histogram;
+mod load;
+mod registry;
 mod snapshot;
 mod windows;
 
@@ -14,8 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Span;
+use tracing::field::Empty;
 
 pub(crate) use figures::Figures;
+pub(crate) use load::{Load, Loads};
+pub use registry::*;
 pub use snapshot::{Counts, Depth, Latency, Snapshot, Throughput};
 
 use crate::error::Error;
@@ -74,9 +79,9 @@ impl Observer {
     }
 
     /// Items came from a claim, which met others that it made dead.
-    pub(crate) fn fetched(&self, count: usize, dead: u32) {
+    pub(crate) fn fetched(&self, count: usize, dead: u32, took: Duration) {
         tracing::debug!(store = &*self.store, count, dead, "OUTBOX_WORKER_FETCH");
-        self.figures.claimed(count, dead);
+        self.figures.claimed(count, dead, took);
     }
 
     /// A message is about to be handled.
@@ -88,7 +93,16 @@ impl Observer {
     /// The span of a delivery.
     pub(crate) fn span(&self, message: &Message, attempt: u32) -> Span {
         let (store, topic, id) = (&*self.store, message.topic(), message.id());
-        tracing::info_span!("postroom.handle", store, %topic, %id, attempt)
+        // What is empty here is for a bridge to OpenTelemetry, and shows in no log.
+        tracing::info_span!(
+            "postroom.handle",
+            store,
+            %topic,
+            %id,
+            attempt,
+            otel.name = Empty,
+            otel.kind = Empty
+        )
     }
 
     /// A message took effect.
@@ -176,6 +190,33 @@ impl Observer {
             }
         }
     }
+}
+
+/// The span in which a message is created, named as OpenTelemetry has it.
+pub(crate) fn create_span(message: &Message) -> Span {
+    let (topic, id) = (message.topic(), message.id());
+    tracing::info_span!(
+        "postroom.publish",
+        otel.name = format!("create {topic}"),
+        otel.kind = "producer",
+        messaging.system = "postroom",
+        messaging.operation.name = "create",
+        messaging.operation.type = "create",
+        messaging.destination.name = %topic,
+        messaging.message.id = %id
+    )
+}
+
+/// Whether messages are sent to a receiver that may be away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Circuit {
+    /// They are.
+    #[default]
+    Closed,
+    /// Nobody was there; the next message tries.
+    HalfOpen,
+    /// Nobody was there, and for a while nobody tries.
+    Open,
 }
 
 /// How long a delivery took.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use metrics::gauge;
 use serde::{Serialize, Serializer};
 
+use super::registry::{self, Metric};
 use crate::store::Stats;
 
 /// All figures of one store in this process, at one moment.
@@ -27,6 +28,12 @@ pub struct Snapshot {
     pub cold: Option<Depth>,
     /// Deliveries that have begun and not ended; nothing without a dispatcher.
     pub running: Option<usize>,
+    /// How many dispatchers run in this process, ending ones too.
+    pub dispatchers: usize,
+    /// How long ago all of them gave a sign of life, which they do twice a second; nothing without
+    /// a dispatcher.
+    #[serde(serialize_with = "maybe_seconds")]
+    pub beat: Option<Duration>,
     /// How long handlers took.
     pub handler: Latency,
     /// From the write of a message to the end of its delivery.
@@ -128,26 +135,38 @@ impl Snapshot {
     /// Hands its depths, rates and backlog to the `metrics` facade as gauges. Call it whenever
     /// somebody looks, such as on a scrape.
     pub fn record(&self) {
-        let labels = [("store", self.store.clone()), ("queue", self.queue.to_owned())];
-        let set = |name: &'static str, value: f64| gauge!(name, &labels).set(value);
-        for (name, depth) in [("postroom_hot_queue", self.hot), ("postroom_cold_queue", self.cold)]
-        {
-            if let Some(depth) = depth {
-                set(name, depth.held as f64);
-            }
+        let labels = || [("store", self.store.clone()), ("queue", self.queue.to_owned())];
+        let set = |metric: Metric, value: f64| gauge!(metric.name, &labels()).set(value);
+        if let Some(depth) = self.hot {
+            set(registry::HOT_QUEUE, depth.held as f64);
+        }
+        if let Some(depth) = self.cold {
+            set(registry::COLD_QUEUE, depth.held as f64);
         }
         if let Some(running) = self.running {
-            set("postroom_running", running as f64);
+            set(registry::RUNNING, running as f64);
         }
-        set("postroom_done_per_second", self.minute.per_second);
-        set("postroom_failure_ratio", self.minute.failure_ratio);
+        for (window, lately) in [("1m", self.minute), ("5m", self.five_minutes)] {
+            let [store, queue] = labels();
+            let labels = [store, queue, ("window", window.to_owned())];
+            gauge!(registry::DELIVERED_PER_SECOND.name, &labels).set(lately.per_second);
+            gauge!(registry::FAILURE_RATIO.name, &labels).set(lately.failure_ratio);
+        }
         if let Some(stats) = &self.stats {
-            set("postroom_backlog", (stats.ready + stats.waiting + stats.leased) as f64);
-            set("postroom_failed_pending", stats.failed as f64);
-            set("postroom_dead_letters", stats.dead as f64);
-            set("postroom_oldest_seconds", stats.oldest_ready.unwrap_or_default().as_secs_f64());
+            set(registry::PENDING, (stats.ready + stats.waiting + stats.leased) as f64);
+            set(registry::RETRYING, stats.failed as f64);
+            set(registry::IN_FLIGHT, stats.leased as f64);
+            set(registry::DEAD_LETTERS, stats.dead as f64);
+            set(registry::OLDEST_AGE, stats.oldest_ready.unwrap_or_default().as_secs_f64());
         }
     }
+}
+
+fn maybe_seconds<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
 }
 
 fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -11,6 +11,7 @@ use lapin::types::ShortString;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Confirmation, ErrorKind};
 use postroom_core::lifecycle::Outcome;
+use postroom_core::observe::Circuit;
 use postroom_core::store::BoxFuture;
 use postroom_core::{Delivery, Sink};
 
@@ -177,6 +178,10 @@ impl Sink for AmqpSink {
 impl Probe for AmqpSink {
     fn probe(&self) -> BoxFuture<'_, Probed> {
         Box::pin(probe::within(self.config.timeout, self.look()))
+    }
+
+    fn circuit(&self) -> Circuit {
+        self.link.circuit()
     }
 }
 

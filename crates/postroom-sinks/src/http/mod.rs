@@ -16,6 +16,7 @@ use std::time::Duration;
 
 pub use ipnet::IpNet;
 use postroom_core::lifecycle::Outcome;
+use postroom_core::observe::Circuit;
 use postroom_core::store::BoxFuture;
 use postroom_core::{Delivery, Message, Sink};
 use reqwest::{Client, Method, Response, StatusCode, header};
@@ -175,6 +176,10 @@ impl Probe for HttpSink {
                 Err(_) => Probed::broken(format!("{}: no answer", self.target.origin)),
             }
         })
+    }
+
+    fn circuit(&self) -> Circuit {
+        self.breaker.circuit()
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use postroom_core::lifecycle::Outcome;
+use postroom_core::observe::Circuit;
 use postroom_core::store::BoxFuture;
 use postroom_core::{Delivery, Message, Sink};
 use rdkafka::config::ClientConfig;
@@ -188,6 +189,10 @@ impl Sink for KafkaSink {
 impl Probe for KafkaSink {
     fn probe(&self) -> BoxFuture<'_, Probed> {
         Box::pin(probe::within(self.config.timeout, self.look()))
+    }
+
+    fn circuit(&self) -> Circuit {
+        self.link.circuit()
     }
 }
 

@@ -12,6 +12,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, ContextBuilder, ErrorCode};
 use async_nats::{Client, Event, HeaderMap, HeaderName, HeaderValue};
 use postroom_core::lifecycle::Outcome;
+use postroom_core::observe::Circuit;
 use postroom_core::store::BoxFuture;
 use postroom_core::{Delivery, Message, Sink};
 use tokio::sync::watch;
@@ -302,6 +303,10 @@ impl Sink for NatsSink {
 impl Probe for NatsSink {
     fn probe(&self) -> BoxFuture<'_, Probed> {
         Box::pin(probe::within(self.config.timeout, self.look()))
+    }
+
+    fn circuit(&self) -> Circuit {
+        self.link.circuit()
     }
 }
 

@@ -86,6 +86,16 @@ impl MySqlStore {
         Ok(Self::with(Sessions::foreign(pool), names, config))
     }
 
+    /// The same box through other connections, for work that must not take the engine's, such as an
+    /// admin API. It shares wake-ups and figures with this one: [close](Self::close) this one, and
+    /// your pool.
+    #[must_use]
+    pub fn through(&self, pool: MySqlPool) -> Self {
+        let sessions = Sessions::foreign(pool);
+        let inbox = Self { sessions: sessions.clone(), ..TransactionalStore::inbox(self) };
+        Self { sessions, inbox: Arc::new(OnceLock::from(inbox)), ..self.clone() }
+    }
+
     fn with(sessions: Sessions, names: Names, config: StoreConfig) -> Self {
         let local = Arc::new(config.local(sessions.database().as_deref()));
         Self {
