@@ -98,7 +98,7 @@ async fn adm_2_a_paused_topic_holds_and_a_resumed_one_goes_on() {
     let browser = Browser::open(true, 1280, 800).await;
     browser.goto(&format!("{}/topics", served.url)).await;
     browser.type_into("input[name=topic]", "parcel.sent").await;
-    browser.type_into("form:has(input[name=topic][required]) input[name=reason]", "snow").await;
+    browser.type_into("form:has(input[name=topic][required]) input[name=why]", "snow").await;
     browser.click("form:has(input[name=topic][required]) button").await;
     browser.until_text(".flash", "parcel.sent is paused").await;
     browser.until_text("#topics", "snow").await;
@@ -230,7 +230,11 @@ async fn adm_2_pictures_of_a_shop_at_work() {
         for (name, path) in &pages {
             narrow.goto(&format!("{}{path}", served.url)).await;
             let wide = narrow.eval("document.documentElement.scrollWidth").await;
-            assert!(wide.as_u64() <= Some(360), "{path} is {wide} wide");
+            let culprits = "[...document.querySelectorAll('main *')].filter((node) => \
+                node.getBoundingClientRect().right > 361 && !node.closest('.scroll'))\
+                .map((node) => node.outerHTML.slice(0, 90)).slice(0, 3)";
+            let culprits = narrow.eval(culprits).await;
+            assert!(wide.as_u64() <= Some(360), "{path} is {wide} wide: {culprits}");
             if name == "overview" {
                 keep(&format!("{name}-narrow-{scheme}"), &narrow.picture().await);
             }
@@ -249,7 +253,7 @@ async fn prepare(browser: &Browser, url: &str, shop: &Shop) {
     let wait = std::env::var("POSTROOM_PICTURES_AFTER").ok().and_then(|text| text.parse().ok());
     tokio::time::sleep(Duration::from_secs(wait.unwrap_or(0))).await;
     browser.goto(&format!("{url}/plan?act=replay&status=dead&topic=receipt.mailed")).await;
-    browser.type_into("input[name=reason]", "addresses were corrected").await;
+    browser.type_into("input[name=why]", "addresses were corrected").await;
     browser.click("button[value=replay]").await;
     browser.until_text("#jobs", "Done").await;
     browser.goto(&format!("{url}/dead?topic=invoice.issued")).await;

@@ -111,7 +111,7 @@ async fn adm_2_a_dead_letter_is_found_read_and_replayed_with_plain_forms() {
 async fn adm_2_a_topic_is_paused_and_resumed_with_plain_forms() {
     let shop = Shop::open().await;
     let router = shop.router();
-    let form = [("topic", "order.placed"), ("reason", "stock-taking"), ("back", "/topics")];
+    let form = [("topic", "order.placed"), ("why", "stock-taking"), ("back", "/topics")];
     let (_, page) = follow(&router, post(&router, "/topics/pause", &form).await).await;
     assert!(page.contains("order.placed is paused."), "{page}");
     assert!(page.contains("stock-taking"), "{page}");
@@ -128,9 +128,15 @@ async fn adm_2_all_that_match_are_counted_first_and_then_replayed_by_a_job() {
     let router = shop.router();
     let plan = get(&router, "/plan?act=replay&status=dead&error=cursed").await.1;
     html::check(&plan, "plan");
-    assert!(plan.contains("1 messages") && plan.contains("order.placed"), "{plan}");
+    assert!(plan.contains("Replay 1 message<") && plan.contains("order.placed"), "{plan}");
     assert_eq!(shop.store.stats().await.expect("stats").dead, 1, "a plan changes nothing");
-    let form = [("act", "replay"), ("status", "dead"), ("error", "cursed"), ("rate", "100")];
+    let form = [
+        ("act", "replay"),
+        ("status", "dead"),
+        ("error", "cursed"),
+        ("rate", "100"),
+        ("why", "lifted"),
+    ];
     let begun = post(&router, "/jobs", &form).await;
     let job = begun.headers()[header::LOCATION].to_str().expect("text").to_owned();
     let (status, page) = follow(&router, begun).await;

@@ -71,7 +71,7 @@ pub(super) async fn messages(
     if ids.is_empty() {
         return Ok(fields.back(&ask, Flash::warn("No message was selected.")));
     }
-    let changed = desk.act(&ask.caller, queue, act, &ids, fields.get("reason")).await?;
+    let changed = desk.act(&ask.caller, queue, act, &ids, fields.get("why")).await?;
     queue.sampler.look();
     Ok(fields.back(&ask, Flash::of(&changed, &capital(act.done()))))
 }
@@ -84,7 +84,7 @@ pub(super) async fn pause(
     let fields = Fields(fields);
     let queue = fields.queue(&desk)?;
     let topic = fields.get("topic");
-    let is_new = desk.pause(&ask.caller, queue, topic, fields.get("reason")).await?;
+    let is_new = desk.pause(&ask.caller, queue, topic, fields.get("why")).await?;
     queue.sampler.look();
     let what = topic.unwrap_or("The whole queue");
     Ok(fields.back(
@@ -104,7 +104,7 @@ pub(super) async fn resume(
     let fields = Fields(fields);
     let queue = fields.queue(&desk)?;
     let topic = fields.get("topic");
-    let was_paused = desk.resume(&ask.caller, queue, topic, fields.get("reason")).await?;
+    let was_paused = desk.resume(&ask.caller, queue, topic, fields.get("why")).await?;
     queue.sampler.look();
     let what = topic.unwrap_or("The whole queue");
     Ok(fields.back(
@@ -130,7 +130,7 @@ pub(super) async fn begin(
         rate: number(&fields, "rate")?.unwrap_or(Pace::RATE),
     };
     let act = act_of(fields.get("act"))?;
-    let id = desk.begin(&ask.caller, queue, act, list, pace, fields.get("reason"))?;
+    let id = desk.begin(&ask.caller, queue, act, list, pace, fields.get("why"))?;
     let flash = Flash::good("It has begun. You can leave this page.");
     Ok(flash.redirect(&ask.base, &format!("/jobs/{id}")))
 }
@@ -160,7 +160,7 @@ pub(super) async fn cancel_join(
     let fields = Fields(fields);
     let id: JoinId = fields.get("id").unwrap_or_default().parse()?;
     let queue = fields.queue(&desk)?;
-    let was_open = desk.cancel_join(&ask.caller, queue, id, fields.get("reason")).await?;
+    let was_open = desk.cancel_join(&ask.caller, queue, id, fields.get("why")).await?;
     Ok(fields.back(
         &ask,
         match was_open {

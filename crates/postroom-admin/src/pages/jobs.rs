@@ -50,8 +50,9 @@ pub(super) async fn plan(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Resp
         if filter.get("status").is_empty() { filter.with("status", "dead") } else { filter };
     let plan = desk.plan(queue, act, &filter.list()?).await?;
     let sample = queue.sampler.latest().await;
+    let place = if filter.get("status") == "dead" { Place::Dead } else { Place::Messages };
     let title = format!("{} all that match", capital(act.as_str()));
-    let frame = Frame::new(&desk, &ask, queue, &sample, Place::Jobs, title);
+    let frame = Frame::new(&desk, &ask, queue, &sample, place, title);
     ask.show(&planned(frame, act, &filter, plan, ask.get("limit"), now))
 }
 
@@ -72,7 +73,7 @@ fn planned(
         verb: capital(act.as_str()),
         fields: filter.pairs().into_iter().map(|(name, value)| (name, value.to_owned())).collect(),
         said: filter.words(),
-        matched: words::count(plan.matched),
+        matched: words::many(plan.matched, "message", "messages"),
         is_none: plan.matched == 0 && !plan.more,
         more: plan.more,
         topics: topics.into_iter().map(|(topic, n)| (topic, words::count(n))).collect(),

@@ -124,7 +124,11 @@ async fn list(State(desk): State<Arc<Desk>>, ask: Ask, place: Place) -> Result<R
     let mut wanted = filter.list()?;
     wanted.before = ask.get("before").map(str::parse::<MessageId>).transpose()?;
     let found = queue.store.list(&wanted).await?;
-    let title = if is_dead { "Dead letters" } else { "Messages" };
+    let title = match (is_dead, queue.kind) {
+        (true, _) => "Dead letters",
+        (false, "inbox") => "Inbox",
+        (false, _) => "Messages",
+    };
     let frame = Frame::new(&desk, &ask, queue, &sample, place, title);
     let stats = sample.seen.as_ref().map(|seen| seen.stats);
     let export = filter.for_api();

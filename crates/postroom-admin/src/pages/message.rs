@@ -62,7 +62,8 @@ struct Event {
     class: &'static str,
     what: String,
     at: Option<When>,
-    by: Option<String>,
+    /// The end of the owner's token, and all of it.
+    by: Option<(String, String)>,
     said: Option<String>,
 }
 
@@ -229,15 +230,25 @@ fn events(detail: &Detail, now: Timestamp) -> Vec<Event> {
         by: None,
         said: None,
     }];
-    let tried = |(at, attempt): (usize, &Attempt)| Event {
-        class: if attempt.lease_lost { "warn" } else { "bad" },
-        what: match attempt.lease_lost {
-            true => "Its lease ran out".into(),
-            false => format!("Attempt {} went wrong", at + 1),
-        },
-        at: when(attempt.at),
-        by: attempt.by.map(|owner| owner.to_string()),
-        said: attempt.error.clone(),
+    let tried = |(at, attempt): (usize, &Attempt)| {
+        let before = at.checked_sub(1).map(|before| &detail.history[before]);
+        let is_same = before.is_some_and(|before| before.error == attempt.error);
+        let what = match (attempt.lease_lost, is_same && attempt.error.is_some()) {
+            (true, _) => "Its lease ran out".to_owned(),
+            (false, true) => format!("Attempt {} went wrong in the same way", at + 1),
+            (false, false) => format!("Attempt {} went wrong", at + 1),
+        };
+        Event {
+            class: if attempt.lease_lost { "warn" } else { "bad" },
+            what,
+            at: when(attempt.at),
+            by: attempt.by.map(|owner| (words::short(owner), owner.to_string())),
+            // The last error stands above.
+            said: attempt
+                .error
+                .clone()
+                .filter(|said| !is_same && record.last_error.as_ref() != Some(said)),
+        }
     };
     events.extend(detail.history.iter().enumerate().map(tried));
     let last = |class, what: &str, at: Option<Timestamp>| Event {

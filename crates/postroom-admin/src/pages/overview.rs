@@ -119,7 +119,8 @@ fn attention(sample: &Sample) -> Vec<Attention> {
             words::many(seen.blocked.len() as u64, "ordering key stands", "ordering keys stand");
         let more = match halted {
             0 => "Their first messages wait for a retry.".to_owned(),
-            halted => format!("{halted} of them until a dead letter is replayed or discarded."),
+            1 => "One of them is halted until a dead letter is replayed or discarded.".to_owned(),
+            halted => format!("{halted} are halted until dead letters are replayed or discarded."),
         };
         found.push(item("warn", format!("{what} still"), &more, Some(("/keys", "Ordering keys"))));
     }

@@ -33,6 +33,8 @@ impl Browser {
             "--disable-gpu".to_owned(),
             "--disable-dev-shm-usage".to_owned(),
             "--hide-scrollbars".to_owned(),
+            "--disable-lcd-text".to_owned(),
+            "--disable-font-subpixel-positioning".to_owned(),
             format!("--window-size={width},{height}"),
         ];
         arguments.extend(dark.then(|| "--blink-settings=preferredColorScheme=0".to_owned()));
