@@ -58,11 +58,12 @@ fn attributes(span: &Span) -> BTreeMap<&str, String> {
 /// An order is placed in the span of a request; its message goes from an outbox into an inbox, whose
 /// handler fails once.
 async fn story() {
-    let (shop, billing) = (Arc::new(SimStore::default()), Arc::new(SimStore::default()));
+    let store = || Arc::new(SimStore::default().ticking());
+    let (shop, billing) = (store(), store());
     let trace = Some(Arc::new(postroom_otel::current_context) as Arc<_>);
     let config = OutboxConfig { trace, ..OutboxConfig::default() };
     let outbox = Outbox::new(Arc::clone(&shop)).configure(config).expect("legal");
-    let inbox = Inbox::new(Arc::clone(&billing), "billing").expect("legal");
+    let inbox = Inbox::new(&Outbox::new(Arc::clone(&billing)), "billing").expect("legal");
     let retry = Retry { backoff: Backoff::Fixed(Duration::from_millis(1)), max_attempts: 3 };
     let config = DispatcherConfig { retry, ..DispatcherConfig::default() };
     let sending = Dispatcher::new(shop.clone(), inbox.sink("shop").expect("legal"));
@@ -92,7 +93,8 @@ async fn obs_5_one_trace_from_the_creation_of_a_message_to_its_effect() {
     let (address, received) = collector().await;
     let exporter = exporter_for(&address).await;
     tracing_subscriber::registry().with(exporter.layer()).init();
-    story().await;
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, story()).await.expect("it ends");
     tokio::task::spawn_blocking(move || exporter.shutdown()).await.expect("shut down");
     let received = received.lock().expect("lock");
     let resources = received.iter().flat_map(|request| &request.resource_spans);
