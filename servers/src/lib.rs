@@ -15,6 +15,7 @@
 
 mod account;
 mod apt;
+mod chromium;
 pub mod interrupt;
 mod mariadb;
 mod nats;
@@ -61,12 +62,14 @@ pub enum Kind {
     RabbitMq,
     /// Redis.
     Redis,
+    /// Chromium behind ChromeDriver.
+    Chromium,
 }
 
 impl Kind {
     /// Every server that the tests need.
     pub const ALL: &[Self] =
-        &[Self::Postgres, Self::MariaDb, Self::Nats, Self::RabbitMq, Self::Redis];
+        &[Self::Postgres, Self::MariaDb, Self::Nats, Self::RabbitMq, Self::Redis, Self::Chromium];
 
     /// The databases that can be a store.
     pub const STORES: &[Self] = &[Self::Postgres, Self::MariaDb];
@@ -78,6 +81,7 @@ impl Kind {
             Self::Nats => &nats::Nats,
             Self::RabbitMq => &rabbitmq::RabbitMq,
             Self::Redis => &redis::Redis,
+            Self::Chromium => &chromium::Chromium,
         }
     }
 

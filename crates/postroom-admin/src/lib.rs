@@ -7,14 +7,18 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod api;
 mod desk;
 mod health;
+mod live;
 mod metrics;
+mod pages;
 mod problem;
 mod routes;
 mod sampler;
 
 use axum::Router;
+use tokio_util::sync::CancellationToken;
 
 pub use access::rates::Limits;
 pub use access::{Access, Person, Right, Role, Token};
@@ -42,6 +46,7 @@ struct Settings {
     base_path: String,
     trusts_forwarded_prefix: bool,
     limits: Limits,
+    shutdown: CancellationToken,
     watch: Watch,
 }
 
@@ -59,8 +64,8 @@ impl Admin {
         self
     }
 
-    /// Where the router is mounted, such as `/postroom`: links and redirects begin with it. Default:
-    /// at the root.
+    /// Where the router is mounted, such as `/postroom`: links and redirects begin with it.
+    /// Default: at the root.
     #[must_use]
     pub fn base_path(mut self, path: &str) -> Self {
         path.trim_end_matches('/').clone_into(&mut self.settings.base_path);
@@ -119,6 +124,14 @@ impl Admin {
         self
     }
 
+    /// Ends live streams and jobs when this is cancelled: streams would keep a graceful shutdown
+    /// waiting for ever.
+    #[must_use]
+    pub fn shutdown(mut self, shutdown: CancellationToken) -> Self {
+        self.settings.shutdown = shutdown;
+        self
+    }
+
     /// The router. It counts in background tasks, which end when the router and all its clones are
     /// gone.
     ///
@@ -141,6 +154,8 @@ impl Admin {
 fn all(public_metrics: bool) -> Guarded {
     Guarded::new()
         .merge(access::session::routes())
+        .merge(api::routes())
+        .merge(pages::routes())
         .merge(health::routes())
         .merge(metrics::routes(public_metrics))
 }

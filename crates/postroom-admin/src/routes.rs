@@ -17,6 +17,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use crate::access::guard::{self, Guard};
 use crate::access::{Person, Right, Role};
 use crate::desk::Desk;
+use crate::pages::sorry;
 
 /// The longest body of a request that carries no message.
 const MOST_BYTES: usize = 1024 * 1024;
@@ -125,6 +126,7 @@ impl Guarded {
             .fallback(guard::no_such_path)
             .method_not_allowed_fallback(guard::no_such_method)
             .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))
+            .layer(from_fn_with_state(Arc::clone(desk), sorry::dress))
             .layer(map_response(guard::seal))
             .with_state(Arc::clone(desk))
     }

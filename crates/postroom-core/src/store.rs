@@ -15,17 +15,20 @@
 //! A store makes one try per call. Retrying victims of contention is the work of
 //! [`WorkQueue`](crate::WorkQueue).
 
+mod act;
 mod admin;
 mod append;
 mod control;
 mod join;
 pub mod order;
+mod purge;
 mod wakes;
 mod watch;
 
 use std::fmt;
 use std::time::Duration;
 
+pub use act::Act;
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Page, Record, Stats, Status};
 pub use append::{Appended, Birth, Entry, id_taken};
 pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};
@@ -33,6 +36,7 @@ pub use join::{
     Attach, JoinMember, JoinRecord, JoinState, ListJoins, MemberOutcome, NewMember, Sight,
     Standing, admit_members, join_id_taken,
 };
+pub use purge::{Purge, Purged};
 pub use wakes::{Silence, Wakes};
 pub use watch::{AuditEntry, AuditRecord, Block, BlockedKey, Failing, Heartbeat, Node, TopicStats};
 
@@ -93,7 +97,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>>;
 
     /// Gives back the slots of an owner that claims no more, but those in which it holds items, and
-    /// forgets its [signs of life](Self::report). Not calling it costs others the rest of its lease.
+    /// forgets its [signs of life](Self::report). Not calling it costs others the rest of its
+    /// lease.
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>>;
 
     /// Takes note of a dispatcher's sign of life, for [`AdminStore::nodes`]: of each owner the last
@@ -463,43 +468,6 @@ pub struct Reaped {
     pub released: u32,
     /// Items made dead: lost too often, or expired.
     pub dead: u32,
-    /// Whether there may be more.
-    pub more: bool,
-}
-
-/// What to delete. An age of `None` keeps everything of that kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Purge {
-    /// Done and discarded messages older than this, and joins that ended longer ago. Default 30
-    /// days.
-    pub done: Option<Duration>,
-    /// Other dead messages older than this. Default: kept for ever.
-    pub dead: Option<Duration>,
-    /// Unique keys whose message was settled longer ago than this: of an inbox, how long it knows
-    /// a message by. Default 30 days.
-    pub keys: Option<Duration>,
-    /// How many messages, keys, joins and members of joins at most in this call, of each. Default
-    /// 1,000.
-    pub limit: u32,
-}
-
-impl Default for Purge {
-    fn default() -> Self {
-        let month = Duration::from_hours(30 * 24);
-        Self { done: Some(month), dead: None, keys: Some(month), limit: 1_000 }
-    }
-}
-
-/// The answer to a purge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use]
-pub struct Purged {
-    /// Messages deleted.
-    pub messages: u32,
-    /// Idempotency keys deleted.
-    pub keys: u32,
-    /// Joins deleted, each after its members.
-    pub joins: u32,
     /// Whether there may be more.
     pub more: bool,
 }

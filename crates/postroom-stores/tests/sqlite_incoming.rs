@@ -508,22 +508,29 @@ async fn sch_3_version_4_is_brought_up_to_date_with_what_is_in_it() {
         outbox.publish(Message::builder(topic).ordering_key("k")).await.expect("publish")
     };
     publish("old").await;
-    for table in ["postroom_outbox_incoming", "postroom_inbox_incoming"] {
-        env.run(&format!("drop table {table}")).await;
+    for queue in ["outbox", "inbox"] {
+        env.run(&format!("drop table postroom_{queue}_incoming")).await;
+        env.run(&format!("drop table postroom_{queue}_dispatcher")).await;
+        env.run(&format!("drop index postroom_{queue}_message_aggregate")).await;
+        env.run(&format!("drop index postroom_{queue}_message_ordering")).await;
     }
+    env.run("drop table postroom_audit").await;
     env.run("delete from sqlite_sequence where name = 'postroom_inbox_message'").await;
     env.run("update postroom_meta set version = 4, min_client = 4").await;
     let error = env.store.check_schema().await.expect_err("too old");
     assert_eq!(error.kind(), ErrorKind::Schema);
     let migrated = env.store.migrate().await.expect("migrate");
-    assert_eq!((migrated.from, migrated.to), (4, 5));
+    assert_eq!((migrated.from, migrated.to), (4, 6));
     env.store.check_schema().await.expect("it fits");
     env.insert("topic, ordering_key", "'new', 'k'").await;
     publish("newest").await;
     assert_eq!(env.topics().await, ["old", "new", "newest"]);
+    let of_key = List { ordering_key: Some("k".to_owned()), ..List::default() };
+    let listed = env.store.list(&of_key).await.expect("list").records;
+    assert_eq!(listed.len(), 3, "what was there is in the new indexes, too");
     // Builds for version 4 go on: what they do not know of waits for a newer one.
     let meta = sqlx::query_as::<_, (i64, i64)>("select version, min_client from postroom_meta");
-    assert_eq!(meta.fetch_one(&mut env.program).await.expect("meta"), (5, 4));
+    assert_eq!(meta.fetch_one(&mut env.program).await.expect("meta"), (6, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]

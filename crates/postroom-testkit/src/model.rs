@@ -16,6 +16,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::conformance::watch;
 use crate::harness::{Harness, Options};
 use crate::sim::SimStore;
 
@@ -413,13 +414,14 @@ impl<H: Harness> Pair<H> {
         let show = |records: &[Record]| -> Vec<String> { records.iter().map(describe).collect() };
         assert_eq!(show(&real), show(&sim));
         for record in &sim {
-            let history = async |store: &dyn AdminStore| -> Vec<Attempt> {
-                let detail = store.get(record.id).await.expect("get");
-                detail.expect("it is there").history
+            let detail = async |store: &dyn AdminStore| -> (String, Vec<Attempt>) {
+                let detail = store.get(record.id).await.expect("get").expect("it is there");
+                (describe(&detail.record), detail.history)
             };
             let store = self.harness.store();
-            assert_eq!(history(&*store).await, history(&self.sim).await, "{}", record.id);
+            assert_eq!(detail(&*store).await, detail(&self.sim).await, "{}", record.id);
         }
+        watch::assert_equal(&*self.harness.store(), &self.sim).await;
     }
 }
 

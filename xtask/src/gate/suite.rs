@@ -9,7 +9,7 @@ use crate::workspace::{self, items, text};
 use postroom_servers::process;
 
 /// The servers by the names that tests carry.
-const SERVERS: [&str; 5] = ["postgres", "mysql", "nats", "rabbitmq", "redis"];
+const SERVERS: [&str; 6] = ["postgres", "mysql", "nats", "rabbitmq", "redis", "chromium"];
 
 /// The packages whose tests are worth running many times an hour.
 const QUICK: [&str; 3] = ["postroom-core", "postroom-testkit", "postroom-stores"];

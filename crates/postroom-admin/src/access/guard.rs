@@ -84,8 +84,7 @@ fn admit(desk: &Desk, need: Need, request: &Request) -> Result<Option<Person>, P
             Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", told)
         })?;
         if !person.may(right) {
-            let told = format!("{} may not do this: it needs the right to {right}", person.name);
-            return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", told));
+            return Err(Problem::forbidden(&person.name, right));
         }
         if changes {
             desk.may_change()?;
@@ -141,7 +140,7 @@ pub(crate) fn wants_html(headers: &HeaderMap) -> bool {
     accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
-fn base_path(desk: &Desk, headers: &HeaderMap) -> String {
+pub(crate) fn base_path(desk: &Desk, headers: &HeaderMap) -> String {
     let forwarded = headers.get("x-forwarded-prefix").and_then(|prefix| prefix.to_str().ok());
     match forwarded {
         Some(prefix) if desk.trusts_forwarded_prefix && is_path(prefix) => {
@@ -168,8 +167,7 @@ pub(crate) async fn no_such_method(method: Method) -> Problem {
 
 pub(crate) fn panicked(_: Box<dyn Any + Send>) -> Response {
     tracing::error!("an admin request panicked");
-    let told = "this is a bug of Postroom; the log says more";
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", told).into_response()
+    Problem::bug().into_response()
 }
 
 /// Headers of every answer. A handler that wants another one, such as for assets, has set it.

@@ -1,12 +1,21 @@
 //! What both the API and the pages work with: the queues, and who may do what to them.
 
+pub(crate) mod act;
+pub(crate) mod audit;
+pub(crate) mod failures;
+pub(crate) mod jobs;
+pub(crate) mod words;
+
 use std::fmt;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use postroom_core::store::{AdminStore, BoxFuture, TransactionalStore};
 use postroom_core::{Message, Outbox, Published, Result};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
+use self::jobs::Jobs;
 use crate::Settings;
 use crate::access::Access;
 use crate::access::rates::Rates;
@@ -70,6 +79,11 @@ pub(crate) struct Desk {
     pub(crate) access: Access,
     pub(crate) sessions: Sessions,
     pub(crate) rates: Rates,
+    jobs: Jobs,
+    /// Places for live streams and exports.
+    pub(crate) streams: Arc<Semaphore>,
+    /// Ends streams and jobs when the server stops.
+    pub(crate) shutdown: CancellationToken,
     pub(crate) read_only: bool,
     pub(crate) guarded_elsewhere: bool,
     pub(crate) base_path: String,
@@ -96,6 +110,9 @@ impl Desk {
             access,
             sessions: Sessions::default(),
             rates: Rates::new(settings.limits),
+            jobs: Jobs::new(&settings.shutdown),
+            streams: Arc::new(Semaphore::new(settings.limits.streams)),
+            shutdown: settings.shutdown,
             read_only: settings.read_only,
             guarded_elsewhere: settings.guarded_elsewhere,
             base_path: settings.base_path,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use postroom::lifecycle::{DeadReason, State};
-use postroom::store::{AdminStore, Changed, Record, Refusal, Status};
+use postroom::lifecycle::DeadReason;
+use postroom::store::{Act, AdminStore, Changed, Refusal};
 use postroom::{MessageId, Timestamp};
 use serde_json::{Value, json};
 
@@ -18,13 +18,6 @@ use crate::work::Work;
 /// How many messages are changed in one transaction.
 const CHUNK: usize = 500;
 
-/// What is done to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
-    Replay,
-    Discard,
-}
-
 /// Of the command line and its surroundings.
 pub(super) struct Desk<'a> {
     pub(super) store: &'a dyn AdminStore,
@@ -34,61 +27,31 @@ pub(super) struct Desk<'a> {
     pub(super) screen: &'a Screen,
 }
 
-impl Act {
-    fn done(self) -> &'static str {
-        match self {
-            Self::Replay => "replayed",
-            Self::Discard => "discarded",
-        }
+fn verb(act: Act) -> &'static str {
+    match act {
+        Act::Replay => "Replay",
+        Act::Discard => "Discard",
     }
+}
 
-    fn verb(self) -> &'static str {
-        match self {
-            Self::Replay => "Replay",
-            Self::Discard => "Discard",
-        }
+/// The filter with what goes without saying.
+fn complete(act: Act, mut filter: Filter) -> Result<Filter, Failure> {
+    let asked = filter.status();
+    let status = act.status(asked).map_err(|error| {
+        let next = match act {
+            Act::Replay => "leave the status out of the filter",
+            Act::Discard => "add --status dead, or another one",
+        };
+        Failure::new(Exit::Invalid, error.to_string()).next(next)
+    })?;
+    if asked.is_none() {
+        filter.terms.push(Term::Status(true, status));
     }
-
-    async fn apply(self, store: &dyn AdminStore, ids: &[MessageId]) -> postroom::Result<Changed> {
-        match self {
-            Self::Replay => store.replay(ids).await,
-            Self::Discard => store.discard(ids).await,
-        }
+    // What somebody discarded does not come back by the way, nor is it discarded twice.
+    if !filter.names_a_reason() {
+        filter.terms.push(Term::Reason(false, DeadReason::Discarded));
     }
-
-    /// Why a message in this state would be refused, if it would.
-    fn refusal(self, record: Option<&Record>) -> Option<Refusal> {
-        let state = record.map(|record| record.state);
-        let decodes = record.is_some_and(|record| record.message.is_some());
-        match (self, state) {
-            (Self::Replay, state) => Refusal::of_replay(state, decodes),
-            (Self::Discard, Some(State::Ready | State::Dead)) => None,
-            (Self::Discard, state) => Some(Refusal::of_discard(state)),
-        }
-    }
-
-    /// The filter with what goes without saying.
-    fn complete(self, mut filter: Filter) -> Result<Filter, Failure> {
-        let wrong = |what, next| Err(Failure::new(Exit::Invalid, what).next(next));
-        match (self, filter.status()) {
-            (Self::Replay, None) => filter.terms.push(Term::Status(true, Status::Dead)),
-            (Self::Replay, Some(Status::Dead)) => {}
-            (Self::Replay, Some(_)) => {
-                let what = "only dead messages can be replayed";
-                return wrong(what, "leave the status out of the filter");
-            }
-            (Self::Discard, Some(Status::Dead | Status::Failed | Status::Pending)) => {}
-            (Self::Discard, _) => {
-                let what = "a filter of discard needs the status dead, failed or pending";
-                return wrong(what, "add --status dead, or another one");
-            }
-        }
-        // What somebody discarded does not come back by the way, nor is it discarded twice.
-        if !filter.names_a_reason() {
-            filter.terms.push(Term::Reason(false, DeadReason::Discarded));
-        }
-        Ok(filter)
-    }
+    Ok(filter)
 }
 
 pub(super) async fn run(act: Act, args: args::Letters, desk: &Desk<'_>) -> Result<Report, Failure> {
@@ -100,7 +63,7 @@ pub(super) async fn run(act: Act, args: args::Letters, desk: &Desk<'_>) -> Resul
             Ok(each(&changed, act.done(), desk.json))
         }
         (true, false) => {
-            let plan = Plan::make(&act.complete(filter)?, args.limit as usize, desk).await?;
+            let plan = Plan::make(&complete(act, filter)?, args.limit as usize, desk).await?;
             match plan {
                 plan if args.dry_run => Ok(plan.report(act, desk)),
                 plan if plan.ids.is_empty() => Ok(plan.report(act, desk)),
@@ -186,7 +149,7 @@ impl Plan {
         if self.ids.is_empty() {
             return Report::default().note("No messages match.");
         }
-        let would = format!("Would {}", act.verb().to_lowercase());
+        let would = format!("Would {}", verb(act).to_lowercase());
         let report = Report::data(format!("{would} {}", self.describe(desk)));
         report.note("Nothing was changed: this was a dry run.")
     }
@@ -204,7 +167,7 @@ impl Plan {
 }
 
 async fn carry_out(act: Act, plan: &Plan, yes: bool, desk: &Desk<'_>) -> Result<Report, Failure> {
-    let verb = act.verb();
+    let verb = verb(act);
     eprint!("{verb} {}", plan.describe(desk));
     if !confirm(&format!("{verb} them?"), yes)? {
         return Ok(Report::default().note("Nothing was changed.").ends_with(Exit::Error));
@@ -333,7 +296,7 @@ mod tests {
     #[test]
     fn cli_1_a_filter_means_only_what_can_be_changed() {
         let filter = |text| Filter { terms: parse(text).expect(text) };
-        let terms = |act: Act, text| act.complete(filter(text)).map(|filter| filter.terms);
+        let terms = |act: Act, text| complete(act, filter(text)).map(|filter| filter.terms);
         let replay = terms(Act::Replay, "topic=a").expect("legal");
         assert_eq!(replay, filter("topic=a and status=dead and reason!=discarded").terms);
         let again = terms(Act::Replay, "reason=discarded").expect("legal");

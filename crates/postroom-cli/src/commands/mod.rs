@@ -21,8 +21,9 @@ mod traces;
 mod up;
 
 use clap::CommandFactory as _;
+use postroom::store::Act;
 
-use self::letters::{Act, Desk};
+use self::letters::Desk;
 use crate::args::{self, Cli, Command};
 use crate::failure::{Exit, Failure};
 use crate::render::Screen;

@@ -215,7 +215,8 @@ fn table_statements(script: &str, schema: &str, table: &str) -> Option<String> {
         let code = statement.lines().filter(|line| !line.trim_start().starts_with("--"));
         let code = code.collect::<Vec<_>>().join(" ");
         let code = code.trim();
-        let begins = [format!("create table {name} "), format!("insert into {name} ")];
+        let begins = ["create table", "create table if not exists", "insert into"]
+            .map(|verb| format!("{verb} {name} "));
         let is_index = code.starts_with("create") && code.contains(&format!("index on {name} "));
         begins.iter().any(|begin| code.starts_with(begin)) || is_index
     };

@@ -54,7 +54,7 @@ struct Said<'a> {
     expires_at: Option<String>,
     priority: Option<i16>,
     content_type: Option<&'a str>,
-    payload_bytes: Option<usize>,
+    payload_bytes: Option<u64>,
     /// Of a received message: where it came from, and for whom it is.
     origin: Option<&'a Origin>,
 }
@@ -77,13 +77,17 @@ impl<'a> Record<'a> {
             processed_at: record.processed_at.map(time::rfc3339),
             processed_by: record.processed_by,
             work_id: record.work,
-            message: record.message.as_ref().map(Said::new).unwrap_or_default(),
+            message: record
+                .message
+                .as_ref()
+                .map(|said| Said::new(said, record.payload_bytes))
+                .unwrap_or_default(),
         }
     }
 }
 
 impl<'a> Said<'a> {
-    fn new(message: &'a Message) -> Self {
+    fn new(message: &'a Message, payload_bytes: u64) -> Self {
         Self {
             aggregate_type: message.aggregate_type().map(AsRef::as_ref),
             aggregate_id: message.aggregate_id().map(AsRef::as_ref),
@@ -96,7 +100,7 @@ impl<'a> Said<'a> {
             expires_at: message.expires().and_then(at).map(time::rfc3339),
             priority: Some(message.priority()),
             content_type: Some(message.content_type()),
-            payload_bytes: Some(message.payload().len()),
+            payload_bytes: Some(payload_bytes),
             origin: message.origin(),
         }
     }

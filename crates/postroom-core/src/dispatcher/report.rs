@@ -68,8 +68,8 @@ impl Engine {
 fn default_name() -> String {
     let pid = std::process::id();
     let hosts = [std::env::var("HOSTNAME").ok(), std::fs::read_to_string("/etc/hostname").ok()];
-    let host = hosts.into_iter().flatten().map(|host| host.trim().to_owned());
-    match host.filter(|host| !host.is_empty()).next() {
+    let mut hosts = hosts.into_iter().flatten().map(|host| host.trim().to_owned());
+    match hosts.find(|host| !host.is_empty()) {
         Some(host) => format!("{host}/{pid}"),
         None => format!("pid {pid}"),
     }

@@ -1,6 +1,5 @@
 -- Ordering keys that stand still: first those that a dead message stops, then those whose first
--- message waits. Limit, how many keys to look at, now, limit, how many messages to count less one,
--- limit, limit.
+-- message waits. Limit, how many keys to look at, now, limit, limit.
 with
 halted as (
     select slot, key_hash, min(seq) as seq
@@ -18,10 +17,8 @@ visited as (
     limit ?
 ),
 stopped as (
-    (
-        select slot, key_hash, seq, null as until
-        from halted
-    )
+    select slot, key_hash, seq, null as until
+    from halted
     union all
     (
         select ordered.slot, ordered.key_hash, ordered.seq, ordered.locked_until
@@ -43,40 +40,17 @@ stopped as (
         order by ordered.seq
         limit ?
     )
-),
--- Where the count of what lies behind ends. The limit keeps this a step of its own.
-measured as (
-    select stopped.*, coalesce(
-        (
-            select behind.seq
-            from postroom_outbox_ordered as behind
-            where behind.slot = stopped.slot
-                and behind.key_hash = stopped.key_hash
-                and behind.seq <> stopped.seq
-            order by behind.seq
-            limit 1 offset ?
-        ),
-        9223372036854775807
-    ) as last
-    from stopped
-    order by until is not null, seq
-    limit ?
 )
 select
     message.ordering_key,
     message.tenant_id,
     message.id,
     message.topic,
-    measured.until,
-    (
-        select count(*)
-        from postroom_outbox_ordered as behind
-        where behind.slot = measured.slot
-            and behind.key_hash = measured.key_hash
-            and behind.seq <> measured.seq
-            and behind.seq <= measured.last
-    ) as behind
-from measured
-straight_join postroom_outbox_message as message on message.seq = measured.seq
-order by measured.until is not null, measured.seq
+    stopped.until,
+    stopped.slot,
+    stopped.key_hash,
+    stopped.seq
+from stopped
+straight_join postroom_outbox_message as message on message.seq = stopped.seq
+order by stopped.until is not null, stopped.seq
 limit ?

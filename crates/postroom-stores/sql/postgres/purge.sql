@@ -38,7 +38,7 @@ old_dead as materialized (
         and reason <> 6
         and settled_at <= (select dead_before from clock)
         and (select dead_before from clock) is not null
-    order by id
+    order by settled_at
     limit $4::integer
         - (select count(*) from old_done)
         - (select count(*) from old_discarded)

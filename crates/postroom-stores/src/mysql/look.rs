@@ -55,10 +55,23 @@ impl MySqlStore {
             .bind(BlockedKey::MOST_KEYS)
             .bind(self.now())
             .bind(limit)
-            .bind(BlockedKey::MOST_BEHIND - 1)
-            .bind(limit)
             .bind(limit);
-        read("blocked keys", &self.engine_rows("blocked keys", query).await?, blocked_key)
+        let rows = self.engine_rows("blocked keys", query).await?;
+        let mut keys = read("blocked keys", &rows, blocked_key)?;
+        for (key, row) in keys.iter_mut().zip(&rows) {
+            key.behind = self.count_behind(row).await?;
+        }
+        Ok(keys)
+    }
+
+    async fn count_behind(&self, row: &MySqlRow) -> Result<u32> {
+        let what = |error| classify("blocked keys", error);
+        let mut query = self.query(&self.sql.blocked_behind);
+        for column in ["slot", "key_hash", "seq"] {
+            query = query.bind(int(row, column).map_err(what)?);
+        }
+        let rows = self.engine_rows("blocked keys", query.bind(BlockedKey::MOST_BEHIND)).await?;
+        rows.first().map_or(Ok(0), |row| counter(row, "behind")).map_err(what)
     }
 
     pub(super) async fn add_audit(&self, entry: &AuditEntry) -> Result<()> {
@@ -131,6 +144,7 @@ fn failing(row: &MySqlRow) -> sqlx::Result<Failing> {
     })
 }
 
+/// But for what lies behind it.
 fn blocked_key(row: &MySqlRow) -> sqlx::Result<BlockedKey> {
     Ok(BlockedKey {
         ordering_key: text_or_none(row, "ordering_key")?,
@@ -138,7 +152,7 @@ fn blocked_key(row: &MySqlRow) -> sqlx::Result<BlockedKey> {
         by: MessageId::from(row.try_get::<Uuid, _>("id")?),
         topic: text(row, "topic")?,
         block: block(time_or_none(row, "until")?),
-        behind: counter(row, "behind")?,
+        behind: 0,
     })
 }
 

@@ -40,6 +40,7 @@ statements! {
     append_won: include_str!("../../sql/mysql/append_won.sql"),
     attempts: include_str!("../../sql/mysql/attempts.sql"),
     audit: include_str!("../../sql/mysql/audit.sql"),
+    blocked_behind: include_str!("../../sql/mysql/blocked_behind.sql"),
     blocked_keys: include_str!("../../sql/mysql/blocked_keys.sql"),
     claim: include_str!("../../sql/mysql/claim.sql"),
     claim_ordered: include_str!("../../sql/mysql/claim_ordered.sql"),

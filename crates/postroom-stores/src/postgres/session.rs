@@ -19,6 +19,7 @@ const OWN_SESSION: &str = "\
     set session characteristics as transaction isolation level read committed; \
     set enable_seqscan = off; \
     set enable_bitmapscan = off; \
+    set max_parallel_workers_per_gather = 0; \
     set jit = off; \
     set plan_cache_mode = force_generic_plan; \
     set idle_in_transaction_session_timeout = '10s'";
@@ -31,6 +32,7 @@ const FOREIGN_BEGIN: &str = "\
     begin isolation level read committed; \
     set local enable_seqscan = off; \
     set local enable_bitmapscan = off; \
+    set local max_parallel_workers_per_gather = 0; \
     set local jit = off; \
     set local plan_cache_mode = force_generic_plan";
 

@@ -334,7 +334,7 @@ async fn b19_open_claims_have_disjoint_batches_and_lock_little_else() {
 }
 
 /// Rows that sessions read, one by one.
-async fn rows_read(pool: &sqlx::MySqlPool) -> u64 {
+pub(crate) async fn rows_read(pool: &sqlx::MySqlPool) -> u64 {
     let rows = sqlx::raw_sql("show session status like 'Handler_read%'").fetch_all(pool).await;
     rows.expect("figures")
         .iter()
@@ -347,7 +347,7 @@ const NUMBERS: &str =
     select 1000 + 150 * a.i + b.i as seq from n as a cross join n as b";
 
 /// A queue, a waiting room and a past of 22,500 rows each, of one band.
-async fn fill(my: &My, band: i16) {
+pub(crate) async fn fill(my: &My, band: i16) {
     empty(my).await;
     let rows = format!(
         "insert into postroom_outbox_message

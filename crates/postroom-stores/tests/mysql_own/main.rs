@@ -8,6 +8,7 @@ mod commits;
 mod functions;
 mod inbox;
 mod joins;
+mod lists;
 mod migrations;
 #[path = "../mysql_support/mod.rs"]
 mod mysql_support;

@@ -39,6 +39,9 @@ mod admin {
     postroom_testkit::store_conformance_of!(As<Admin>, replay);
     postroom_testkit::store_conformance_of!(As<Admin>, replay_halted);
     postroom_testkit::store_conformance_of!(As<Admin>, pause);
+    postroom_testkit::store_conformance_of!(As<Admin>, watch);
+    postroom_testkit::store_conformance_of!(As<Admin>, watch_halted);
+    postroom_testkit::store_conformance_of!(As<Admin>, audit);
     postroom_testkit::store_conformance_of!(As<Admin>, inbox);
     postroom_testkit::store_conformance_of!(As<Admin>, join);
     postroom_testkit::store_conformance_of!(As<Admin>, join_members);

@@ -13,7 +13,9 @@ use sqlx::mysql::MySqlPool;
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::mysql_roles_support::{Admin, As, Producer, Reader, Who, Worker};
-use crate::roles_support::receives_and_joins;
+use crate::roles_support::{
+    audit_entry, heartbeat, looks_around, receives_and_joins, shows_itself,
+};
 
 /// The server's words for a table, for a procedure, for a database, for one's own account, and for
 /// triggers where there is a binary log.
@@ -157,6 +159,7 @@ async fn refuses_what_admins_do<W: Who>(env: &As<W>) {
     denied("discard", store.discard(&[live]).await);
     denied("replay", store.replay(&[dead]).await);
     denied("cancel", store.cancel_join(JoinId::new()).await);
+    denied("audit", store.write_audit(&audit_entry()).await);
 }
 
 #[tokio::test]
@@ -170,6 +173,7 @@ async fn sch_6_a_worker_receives_and_joins() {
 async fn sch_6_a_worker_may_not_do_what_admins_do() {
     let env = As::<Worker>::on_database_time().await;
     refuses_what_admins_do(&env).await;
+    shows_itself(&*env.store).await;
     refuses_ddl(&env).await;
     let stats = env.store.stats().await.expect("stats");
     assert_eq!((stats.ready, stats.dead), (1, 1), "as it was");
@@ -192,6 +196,7 @@ async fn sch_6_an_admin_may_do_all_that_a_worker_may_but_not_change_the_schema()
         "delete postroom_inbox_control",
         "delete postroom_join_follow_up",
         "delete postroom_outbox_control",
+        "insert postroom_audit",
         "insert postroom_inbox_control",
         "insert postroom_outbox_control",
         "update postroom_join_tally",
@@ -221,6 +226,7 @@ async fn sch_6_a_reader_looks_at_everything_and_changes_nothing() {
     assert!(store.pauses().await.expect("pauses").is_empty());
     assert!(store.joins(&ListJoins::default()).await.expect("joins").is_empty());
     assert!(store.join(JoinId::new()).await.expect("join").is_none());
+    looks_around(&**store).await;
     store.check_schema().await.expect("fits");
     let view = "select cast(payload_text as char) from postroom_outbox";
     let view: String = sqlx::query_scalar(view).fetch_one(&env.pool).await.expect("the view");
@@ -241,6 +247,7 @@ async fn sch_6_a_reader_looks_at_everything_and_changes_nothing() {
     denied("reap", store.reap(1, 1).await);
     denied("purge", store.purge(&Purge::default()).await);
     denied("leave", store.leave(me).await);
+    denied("report", store.report(&heartbeat()).await);
     let mut tx = store.begin().await.expect("begins");
     denied("admit", store.admit(tx.conn(), [0; 32]).await);
     drop(tx);

@@ -241,11 +241,12 @@ async fn sch_1_joins_come_with_version_4() {
         "drop table join_tally, join_message, join_follow_up;
         create table join_group (id uuid primary key);
         create table join_member (id uuid primary key);
+        drop table outbox_dispatcher, inbox_dispatcher, audit;
         update meta set schema_version = 3, min_client = 3",
     )
     .await;
     let migrated = pg.store.migrate().await.expect("migrates");
-    assert_eq!((migrated.from, migrated.to), (3, 4));
+    assert_eq!((migrated.from, migrated.to), (3, 5));
     let (join, me, items) = held(&pg, 1, 1).await;
     attach(&pg, join, &items).await;
     assert_eq!(settle(&pg, me, &items[0]).await.expect("no panic"), 1);

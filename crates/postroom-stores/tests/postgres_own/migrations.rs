@@ -1,8 +1,9 @@
 //! Setting up the schema.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use postroom_core::store::{AdminStore, Claim, Store};
+use postroom_core::store::{AdminStore, Claim, List, Store};
 use postroom_core::{ErrorKind, Inbox, Message, Outbox, OwnerToken, Received};
 use postroom_stores::postgres::migration_sql;
 use postroom_stores::{PgStore, Queue, StoreConfig};
@@ -83,7 +84,7 @@ async fn sch_2_the_printed_script_runs_as_it_stands() {
     assert!(psql.status.success(), "{}", String::from_utf8_lossy(&psql.stderr));
     let store = PgStore::connect(&url(), config).await.expect("connects");
     store.check_schema().await.expect("fits");
-    assert_eq!(store.migrate().await.expect("nothing to do").from, 4);
+    assert_eq!(store.migrate().await.expect("nothing to do").from, 5);
     drop_schema(&pool_for(&schema)).await;
 }
 
@@ -102,8 +103,9 @@ async fn sch_3_version_2_is_brought_up_to_date_with_what_is_in_it() {
             halt boolean
         ) returns table (seq bigint) language sql as 'select 1::bigint';
         insert into postroom.outbox_message
-            (id, seq, occurred_at, created_at, priority, topic, payload)
-        values (gen_random_uuid(), 1, now(), now(), 0, 'order.placed', 'x');
+            (id, seq, occurred_at, created_at, priority, topic, payload, aggregate_type,
+            aggregate_id)
+        values (gen_random_uuid(), 1, now(), now(), 0, 'order.placed', 'x', 'order', '7');
         insert into postroom.outbox_queue (seq, id, topic_hash, attempts, lost, priority)
         select seq, id, 7, 0, 0, 0 from postroom.outbox_message",
         tables.replace("postroom.outbox", "postroom.inbox"),
@@ -111,17 +113,65 @@ async fn sch_3_version_2_is_brought_up_to_date_with_what_is_in_it() {
     let old = old.replace("postroom", &schema);
     let pool = pool_for(&schema);
     pool.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(old))).await.expect("version 2");
-    let store = std::sync::Arc::new(PgStore::connect(&url(), config(&schema)).await.expect("up"));
+    let store = Arc::new(PgStore::connect(&url(), config(&schema)).await.expect("up"));
     assert_eq!(store.check_schema().await.expect_err("too old").kind(), ErrorKind::Schema);
     let migrated = store.migrate().await.expect("migrates");
     assert_eq!(migrated.from, 2);
     store.check_schema().await.expect("fits");
     let items = store.claim(&claim()).await.expect("claims").items;
     assert_eq!(items[0].message.topic().as_str(), "order.placed");
+    assert_eq!(store.list(&of_order_7()).await.expect("lists").records[0].payload_bytes, 1);
     let inbox = Inbox::new(&Outbox::new(store), "billing").expect("legal");
     let received = inbox.receive("shop", "1", Message::builder("t")).await.expect("receives");
     assert!(matches!(received, Received::New(_)));
     drop_schema(&pool).await;
+}
+
+fn of_order_7() -> List {
+    let [kind, id] = ["order", "7"].map(|text| Some(text.to_owned()));
+    List { aggregate_type: kind, aggregate_id: id, ..List::default() }
+}
+
+/// SCH-3: whoever has many messages makes the indexes of version 5 beforehand.
+#[tokio::test]
+async fn sch_3_indexes_that_were_made_concurrently_are_not_made_again() {
+    let pg = Pg::on_database_time().await;
+    let store = pg.store();
+    let message = Message::builder("t").aggregate("order", "7").ordering_key("k");
+    Outbox::new(Arc::clone(&store)).publish(message).await.expect("publishes");
+    let indexes = async || -> Vec<String> {
+        let sql = "select indexdef from pg_indexes
+            where schemaname = current_schema and tablename like '%box_message' order by 1";
+        sqlx::query_scalar(sql).fetch_all(&pg.pool).await.expect("the catalog")
+    };
+    let wanted = indexes().await;
+    assert_eq!(wanted.len(), 6, "{wanted:?}");
+    run(
+        &pg.pool,
+        "drop index outbox_message_aggregate_type_aggregate_id_id_idx,
+            inbox_message_aggregate_type_aggregate_id_id_idx,
+            outbox_message_ordering_key_id_idx, inbox_message_ordering_key_id_idx",
+    )
+    .await;
+    // One by hand; the others are left to the migration.
+    let by_hand = "create index concurrently on outbox_message (aggregate_type, aggregate_id, id)
+        where aggregate_type is not null and aggregate_id is not null";
+    pg.pool.execute(by_hand).await.expect("made");
+    run(
+        &pg.pool,
+        "drop table outbox_dispatcher, inbox_dispatcher, audit;
+        update meta set schema_version = 4",
+    )
+    .await;
+    let migrated = store.migrate().await.expect("migrates");
+    assert_eq!((migrated.from, migrated.to), (4, 5));
+    assert_eq!(indexes().await, wanted);
+    assert_eq!(store.list(&of_order_7()).await.expect("lists").records.len(), 1);
+    // A build for version 4 goes on.
+    let needs: i32 =
+        sqlx::query_scalar("select min_client from meta").fetch_one(&pg.pool).await.expect("meta");
+    assert_eq!(needs, 4);
+    pg.finish().await;
 }
 
 fn claim() -> Claim {

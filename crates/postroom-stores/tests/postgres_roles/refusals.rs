@@ -14,7 +14,9 @@ use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::postgres_roles_support::{Admin, As, Producer, Reader, Who, Worker};
-use crate::roles_support::receives_and_joins;
+use crate::roles_support::{
+    audit_entry, heartbeat, looks_around, receives_and_joins, shows_itself,
+};
 
 /// The server's "permission denied".
 const DENIED: &str = "42501";
@@ -191,6 +193,8 @@ async fn sch_6_a_worker_may_not_pause_or_discard_or_change_the_schema() {
     let env = As::<Worker>::on_database_time().await;
     let id = Outbox::new(env.store()).publish(Message::builder("t")).await.expect("publish").id;
     refuses_to_pause_and_discard(&env.store, id).await;
+    denied("audit", env.store.write_audit(&audit_entry()).await);
+    shows_itself(&*env.store).await;
     refuses_ddl(&env).await;
     assert_eq!(env.store.stats().await.expect("stats").ready, 1);
     env.finish().await;
@@ -211,6 +215,7 @@ async fn sch_6_an_admin_may_do_all_that_a_worker_may_but_not_change_the_schema()
     let expected = [
         "delete inbox_control",
         "delete outbox_control",
+        "insert audit",
         "insert inbox_control",
         "insert outbox_control",
     ];
@@ -241,6 +246,7 @@ async fn sch_6_a_reader_looks_at_everything_and_changes_nothing() {
     assert!(store.pauses().await.expect("pauses").is_empty());
     assert!(store.joins(&ListJoins::default()).await.expect("joins").is_empty());
     assert!(store.join(JoinId::new()).await.expect("join").is_none());
+    looks_around(&**store).await;
     store.check_schema().await.expect("fits");
     let view =
         sqlx::query("select payload_text from outbox where topic = 't'").fetch_one(&env.pool).await;
@@ -262,6 +268,8 @@ async fn sch_6_a_reader_looks_at_everything_and_changes_nothing() {
     denied("reap", store.reap(1, 1).await);
     denied("purge", store.purge(&Purge::default()).await);
     denied("leave", store.leave(me).await);
+    denied("report", store.report(&heartbeat()).await);
+    denied("audit", store.write_audit(&audit_entry()).await);
     denied("replay", store.replay(&[dead]).await);
     denied("cancel", store.cancel_join(JoinId::new()).await);
     let mut tx = store.begin().await.expect("begins");

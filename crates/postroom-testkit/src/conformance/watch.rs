@@ -62,6 +62,16 @@ async fn dead<H: Harness>(env: &Env<H>, message: MessageBuilder) -> MessageId {
     item.message.id()
 }
 
+/// What people look at is the same in both stores.
+pub(crate) async fn assert_equal(one: &dyn AdminStore, other: &dyn AdminStore) {
+    let look = async |store: &dyn AdminStore| {
+        let topics = store.topics(10).await.expect("topics");
+        let failing = store.failing(10).await.expect("failing");
+        (topics, failing, store.blocked_keys(10).await.expect("blocked keys"))
+    };
+    assert_eq!(look(one).await, look(other).await);
+}
+
 pub async fn adm_1_a_list_has_no_payloads_but_knows_their_sizes<H: Harness>(env: Case<H>) {
     // Three bytes a character, and bytes that are no text.
     let bytes = [0, 255, 0, 1];

@@ -1,0 +1,277 @@
+//! What needs attention, the key figures, and how the last minutes went.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use postroom_core::Timestamp;
+use postroom_core::store::{Block, Node, Wakes};
+
+use super::chart::{Chart, Series};
+use super::frame::{Ask, Frame, Place};
+use super::nodes::NodeRow;
+use super::words;
+use crate::desk::Desk;
+use crate::problem::Problem;
+use crate::sampler::{Point, Sample, Seen};
+
+/// What waits longer than this is worth a look.
+const OLD: Duration = Duration::from_secs(60);
+/// Rates are averages over this long.
+const LATELY: Duration = Duration::from_secs(60);
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct Overview {
+    frame: Frame,
+    attention: Vec<Attention>,
+    figures: Vec<Figure>,
+    throughput: Option<Chart>,
+    backlog: Option<Chart>,
+    nodes: Vec<NodeRow>,
+}
+
+/// Something that a person should look at.
+#[derive(Debug, PartialEq, Eq)]
+struct Attention {
+    class: &'static str,
+    what: String,
+    more: String,
+    /// A path, and what is there.
+    link: Option<(String, &'static str)>,
+}
+
+pub(super) struct Figure {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    pub(super) unit: &'static str,
+    pub(super) class: &'static str,
+    pub(super) note: String,
+    pub(super) href: Option<String>,
+}
+
+pub(super) async fn overview(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
+    let queue = ask.queue(&desk)?;
+    let sample = queue.sampler.latest().await;
+    let frame = Frame::new(&desk, &ask, queue, &sample, Place::Overview, "Overview");
+    let now = Timestamp::host_now();
+    let page = Overview {
+        attention: attention(&sample),
+        figures: sample.seen.as_ref().map_or_else(Vec::new, |seen| figures(seen, &sample, &frame)),
+        throughput: throughput(&sample.points),
+        backlog: backlog(&sample.points),
+        nodes: sample
+            .seen
+            .iter()
+            .flat_map(|seen| &seen.nodes)
+            .map(|n| NodeRow::new(n, now))
+            .collect(),
+        frame,
+    };
+    ask.show(&page)
+}
+
+/// Worst first.
+fn attention(sample: &Sample) -> Vec<Attention> {
+    let item = |class, what: String, more: &str, link: Option<(&str, &'static str)>| Attention {
+        class,
+        what,
+        more: more.to_owned(),
+        link: link.map(|(path, label)| (path.to_owned(), label)),
+    };
+    let Some(seen) = &sample.seen else {
+        let more = "Figures come back by themselves. What was committed is safe.";
+        return vec![item("bad", "The database does not answer".into(), more, None)];
+    };
+    let mut found = Vec::new();
+    let stats = &seen.stats;
+    let backlog = stats.ready + stats.waiting + stats.leased;
+    let is_live = |node: &Node| node.is_live && !node.draining;
+    if !seen.nodes.iter().any(is_live) && (backlog > 0 || !seen.nodes.is_empty()) {
+        let what = "No dispatcher is running".to_owned();
+        let more = "Nothing is delivered until one starts, such as `postroom up`.";
+        found.push(item("bad", what, more, Some(("/dispatchers", "Dispatchers"))));
+    }
+    if stats.dead > 0 {
+        let what = words::many(stats.dead, "dead letter", "dead letters");
+        let more = "They are not tried again until somebody replays them.";
+        found.push(item("bad", what, more, Some(("/dead", "Look at them"))));
+    }
+    if let Some(oldest) = stats.oldest_ready.filter(|oldest| *oldest > OLD) {
+        let what = format!("The oldest message has waited for {}", words::span(oldest));
+        let more = "More is written than delivered, or a topic is stuck.";
+        let link = ("/messages?status=pending", "What is pending");
+        found.push(item("warn", what, more, Some(link)));
+    }
+    for pause in &seen.pauses {
+        let what = match &pause.topic {
+            Some(topic) => format!("{topic} is paused"),
+            None => "The whole queue is paused".to_owned(),
+        };
+        let more = pause.reason.as_deref().unwrap_or("Nothing of it is delivered.");
+        found.push(item("warn", what, more, Some(("/topics", "Topics"))));
+    }
+    if !seen.blocked.is_empty() {
+        let halted = seen.blocked.iter().filter(|key| key.block == Block::Halted).count();
+        let what =
+            words::many(seen.blocked.len() as u64, "ordering key stands", "ordering keys stand");
+        let more = match halted {
+            0 => "Their first messages wait for a retry.".to_owned(),
+            halted => format!("{halted} of them until a dead letter is replayed or discarded."),
+        };
+        found.push(item("warn", format!("{what} still"), &more, Some(("/keys", "Ordering keys"))));
+    }
+    if let Wakes::PollOnly { why } = sample.wakes {
+        let what = "New messages are found by polling only".to_owned();
+        found.push(item("warn", what, why.as_str(), Some(("/stores", "Stores"))));
+    }
+    found.truncate(12);
+    found
+}
+
+fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
+    let stats = &seen.stats;
+    let backlog = stats.ready + stats.waiting + stats.leased;
+    let lately = Lately::of(&sample.points);
+    let figure = |name, value, note: String, path: Option<&str>| Figure {
+        name,
+        value,
+        unit: "",
+        class: "",
+        note,
+        href: path.map(|path| frame.to(path)),
+    };
+    let oldest = stats.oldest_ready.map_or("none".into(), words::span);
+    let minute = &sample.snapshot.minute;
+    let delivery = &sample.snapshot.delivery;
+    let latency = match delivery.count {
+        0 => figure("Delivery p99", "–".into(), "nothing delivered by this process".into(), None),
+        _ => {
+            let note = format!("p50 {}, write to done", words::span(delivery.p50));
+            figure("Delivery p99", words::span(delivery.p99), note, None)
+        }
+    };
+    vec![
+        figure(
+            "Backlog",
+            words::count(backlog),
+            lately.eta(backlog),
+            Some("/messages?status=pending"),
+        ),
+        figure("Oldest waiting", oldest, "since it could be delivered".into(), None),
+        figure(
+            "In flight",
+            words::count(stats.leased),
+            "held by dispatchers".into(),
+            Some("/messages?status=leased"),
+        ),
+        Figure {
+            class: if stats.failed > 0 { "warn" } else { "" },
+            ..figure(
+                "Retrying",
+                words::count(stats.failed),
+                "had a bad attempt".into(),
+                Some("/failures"),
+            )
+        },
+        Figure {
+            class: if stats.dead > 0 { "bad" } else { "" },
+            ..figure("Dead", words::count(stats.dead), "need a person".into(), Some("/dead"))
+        },
+        Figure {
+            unit: "/s",
+            ..figure(
+                "Delivered",
+                words::rate(lately.delivered),
+                format!("{} kept as done", words::count(stats.done)),
+                Some("/messages?status=done"),
+            )
+        },
+        Figure {
+            class: if minute.failure_ratio > 0.05 { "warn" } else { "" },
+            ..figure(
+                "Failure ratio",
+                words::percent(minute.failure_ratio),
+                "of this process, last minute".into(),
+                None,
+            )
+        },
+        latency,
+    ]
+}
+
+/// Averages over the last points.
+struct Lately {
+    delivered: f64,
+    written: f64,
+}
+
+impl Lately {
+    fn of(points: &[Point]) -> Self {
+        let Some(last) = points.last() else { return Self { delivered: 0.0, written: 0.0 } };
+        let recent: Vec<_> =
+            points.iter().skip(1).filter(|point| last.at.since(point.at) < LATELY).collect();
+        let mean = |rate: fn(&Point) -> f64| {
+            recent.iter().map(|point| rate(point)).sum::<f64>() / recent.len().max(1) as f64
+        };
+        Self { delivered: mean(|point| point.delivered), written: mean(|point| point.written) }
+    }
+
+    /// When the backlog is gone, if it goes on so.
+    fn eta(&self, backlog: u64) -> String {
+        let net = self.delivered - self.written;
+        if backlog == 0 {
+            "nothing waits".into()
+        } else if net > 0.01 {
+            let seconds = (backlog as f64 / net).min(1e9);
+            format!("gone in {} at this rate", words::span(Duration::from_secs_f64(seconds.ceil())))
+        } else if self.delivered > 0.0 {
+            "not shrinking".into()
+        } else {
+            "nothing is delivered".into()
+        }
+    }
+}
+
+fn times(points: &[Point]) -> Vec<Timestamp> {
+    points.iter().map(|point| point.at).collect()
+}
+
+fn throughput(points: &[Point]) -> Option<Chart> {
+    // The first point knows no rate.
+    let points = points.get(1..)?;
+    let line = |name, class, filled, rate: fn(&Point) -> f64| Series {
+        name,
+        class,
+        filled,
+        values: points.iter().map(rate).collect(),
+    };
+    let series = [
+        line("Delivered", "a", true, |point| point.delivered),
+        line("Written", "b", false, |point| point.written),
+        line("Failed", "c", false, |point| point.failed),
+    ];
+    Chart::draw("throughput", "Messages per second", "/s", &times(points), &series)
+}
+
+fn backlog(points: &[Point]) -> Option<Chart> {
+    let values = points.iter().map(|point| point.backlog as f64).collect();
+    let series = [Series { name: "Backlog", class: "a", filled: true, values }];
+    Chart::draw("backlog", "Messages that wait or are in flight", "", &times(points), &series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_backlog_is_gone_when_more_is_delivered_than_written() {
+        let eta = |delivered, written, backlog| Lately { delivered, written }.eta(backlog);
+        assert_eq!(eta(10.0, 4.0, 60), "gone in 10 s at this rate");
+        assert_eq!(eta(4.0, 10.0, 60), "not shrinking");
+        assert_eq!(eta(0.0, 0.0, 60), "nothing is delivered");
+        assert_eq!(eta(0.0, 0.0, 0), "nothing waits");
+    }
+}
