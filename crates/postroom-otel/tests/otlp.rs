@@ -55,8 +55,8 @@ fn attributes(span: &Span) -> BTreeMap<&str, String> {
     span.attributes.iter().map(|one| (one.key.as_str(), pair(one).unwrap_or_default())).collect()
 }
 
-/// An order is placed in the span of a request; its message goes from an outbox into an inbox, whose
-/// handler fails once.
+/// An order is placed in the span of a request; its message goes from an outbox into an inbox,
+/// whose handler fails once.
 async fn story() {
     let store = || Arc::new(SimStore::default().ticking());
     let (shop, billing) = (store(), store());
@@ -66,7 +66,7 @@ async fn story() {
     let inbox = Inbox::new(&Outbox::new(Arc::clone(&billing)), "billing").expect("legal");
     let retry = Retry { backoff: Backoff::Fixed(Duration::from_millis(1)), max_attempts: 3 };
     let config = DispatcherConfig { retry, ..DispatcherConfig::default() };
-    let sending = Dispatcher::new(shop.clone(), inbox.sink("shop").expect("legal"));
+    let sending = Dispatcher::new(shop, inbox.sink("shop").expect("legal"));
     let sending = sending.intercept(Traces::default()).config(config.clone()).start();
     let handlers = Handlers::new().all(|delivery: Delivery| async move {
         match delivery.attempt() {
@@ -75,7 +75,8 @@ async fn story() {
         }
     });
     let received = Arc::new(billing.inbox());
-    let processing = Dispatcher::new(received.clone(), handlers).intercept(Traces::default());
+    let processing =
+        Dispatcher::new(Arc::clone(&received) as _, handlers).intercept(Traces::default());
     let processing = processing.config(config).start();
     let request = tracing::info_span!(target: "postroom_example", "request");
     let publishing = outbox.publish(Message::builder("order.placed").payload("{}"));
