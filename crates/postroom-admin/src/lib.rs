@@ -94,14 +94,6 @@ impl Admin {
         self
     }
 
-    /// Ends live streams and jobs when this is cancelled: streams would keep a graceful shutdown
-    /// waiting for ever.
-    #[must_use]
-    pub fn shutdown(mut self, shutdown: CancellationToken) -> Self {
-        self.settings.shutdown = shutdown;
-        self
-    }
-
     /// When the health is degraded, and when it is bad.
     #[must_use]
     pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
@@ -129,6 +121,17 @@ impl Admin {
     #[must_use]
     pub fn public_metrics(mut self, public: bool) -> Self {
         self.settings.watch.public = public;
+<<<<<<< HEAD
+=======
+        self
+    }
+
+    /// Ends live streams and jobs when this is cancelled: streams would keep a graceful shutdown
+    /// waiting for ever.
+    #[must_use]
+    pub fn shutdown(mut self, shutdown: CancellationToken) -> Self {
+        self.settings.shutdown = shutdown;
+>>>>>>> ops
         self
     }
 

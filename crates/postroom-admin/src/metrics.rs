@@ -1,7 +1,7 @@
 //! Figures for Prometheus.
 //!
-//! Counters and histograms come from the `metrics` facade as things happen. Gauges are set here, from
-//! the last sample of each queue: a scrape never asks the database.
+//! Counters and histograms come from the `metrics` facade as things happen. Gauges are set here,
+//! from the last sample of each queue: a scrape never asks the database.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const MESSAGES: &[f64] = &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0,
 /// How often what was measured is put into buckets while nobody asks for it.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// The recorder of this process: it keeps what the `metrics` facade is told, as text for Prometheus.
+/// The recorder of this process: it keeps what the `metrics` facade is told, for Prometheus.
 #[derive(Clone)]
 pub struct Exporter(PrometheusHandle);
 

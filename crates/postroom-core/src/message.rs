@@ -291,9 +291,14 @@ impl Message {
         Self(Arc::new(fields))
     }
 
+    /// Whether it has trace headers, from whoever created it.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.headers().get(Headers::TRACE[0]).is_some()
+    }
+
     /// The same message with trace headers, unless it already has some.
     pub(crate) fn traced(self, trace: &TraceContext) -> Result<Self> {
-        if self.headers().get(Headers::TRACE[0]).is_some() {
+        if self.is_traced() {
             return Ok(self);
         }
         let mut fields = Arc::unwrap_or_clone(self.0);

@@ -76,6 +76,9 @@ impl OutboxConfig {
             return Err(Error::limit("payload", allowed, format_args!("{bytes} bytes")));
         }
         let Some(trace) = &self.trace else { return Ok(message) };
+        if message.is_traced() {
+            return Ok(message);
+        }
         // What travels is the context of the message's own creation.
         match observe::create_span(&message).in_scope(|| trace()) {
             Some(trace) => message.traced(&trace),

@@ -66,7 +66,7 @@ impl Exporter {
 
     /// The layer that hands it the spans of Postroom. Lines of the log do not become events: their
     /// errors are on the spans already.
-    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + 'static
+    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
     {

@@ -55,17 +55,18 @@ fn attributes(span: &Span) -> BTreeMap<&str, String> {
     span.attributes.iter().map(|one| (one.key.as_str(), pair(one).unwrap_or_default())).collect()
 }
 
-/// An order is placed in the span of a request; its message goes from an outbox into an inbox, whose
-/// handler fails once.
+/// An order is placed in the span of a request; its message goes from an outbox into an inbox,
+/// whose handler fails once.
 async fn story() {
-    let (shop, billing) = (Arc::new(SimStore::default()), Arc::new(SimStore::default()));
+    let store = || Arc::new(SimStore::default().ticking());
+    let (shop, billing) = (store(), store());
     let trace = Some(Arc::new(postroom_otel::current_context) as Arc<_>);
     let config = OutboxConfig { trace, ..OutboxConfig::default() };
     let outbox = Outbox::new(Arc::clone(&shop)).configure(config).expect("legal");
-    let inbox = Inbox::new(Arc::clone(&billing), "billing").expect("legal");
+    let inbox = Inbox::new(&Outbox::new(Arc::clone(&billing)), "billing").expect("legal");
     let retry = Retry { backoff: Backoff::Fixed(Duration::from_millis(1)), max_attempts: 3 };
     let config = DispatcherConfig { retry, ..DispatcherConfig::default() };
-    let sending = Dispatcher::new(shop.clone(), inbox.sink("shop").expect("legal"));
+    let sending = Dispatcher::new(shop, inbox.sink("shop").expect("legal"));
     let sending = sending.intercept(Traces::default()).config(config.clone()).start();
     let handlers = Handlers::new().all(|delivery: Delivery| async move {
         match delivery.attempt() {
@@ -74,7 +75,8 @@ async fn story() {
         }
     });
     let received = Arc::new(billing.inbox());
-    let processing = Dispatcher::new(received.clone(), handlers).intercept(Traces::default());
+    let processing =
+        Dispatcher::new(Arc::clone(&received) as _, handlers).intercept(Traces::default());
     let processing = processing.config(config).start();
     let request = tracing::info_span!(target: "postroom_example", "request");
     let publishing = outbox.publish(Message::builder("order.placed").payload("{}"));
@@ -92,7 +94,8 @@ async fn obs_5_one_trace_from_the_creation_of_a_message_to_its_effect() {
     let (address, received) = collector().await;
     let exporter = exporter_for(&address).await;
     tracing_subscriber::registry().with(exporter.layer()).init();
-    story().await;
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, story()).await.expect("it ends");
     tokio::task::spawn_blocking(move || exporter.shutdown()).await.expect("shut down");
     let received = received.lock().expect("lock");
     let resources = received.iter().flat_map(|request| &request.resource_spans);

@@ -57,7 +57,7 @@ pub(crate) struct Up {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Dashboard")]
 pub(crate) struct AdminArgs {
-    /// Where the dashboard, the API, health and metrics are served, or off; 127.0.0.1:7878 by default
+    /// Where dashboard, API, health and metrics are served, or off; 127.0.0.1:7878 by default
     #[arg(long, value_name = "ADDR", env = "POSTROOM_LISTEN")]
     pub(crate) listen: Option<Listen>,
 

@@ -102,6 +102,7 @@ impl Door {
                 .sinks(sinks)
                 .metrics(move || render.render())
                 .public_metrics(settings.public_metrics)
+                .shutdown(until.clone())
                 .router();
             // A proxy in front may take the path away, or leave it.
             let router = match settings.base_path.trim_end_matches('/') {

@@ -112,7 +112,8 @@ fn x01_it_does_not_start_where_others_can_reach_it_without_a_token_and_tls() {
     assert!(told.contains("in the clear") && told.contains("--behind-tls"), "{told}");
     assert!(!told.contains(TOKEN), "{told}");
     let config = folder.path().join("open.toml");
-    let text = "[admin]\nlisten = \"0.0.0.0:0\"\n[sinks.a.stdout]\n[[routes]]\ntopics = \"*\"\nsink = \"a\"";
+    let text = "[admin]\nlisten = \"0.0.0.0:0\"\n[sinks.a.stdout]\n\
+                [[routes]]\ntopics = \"*\"\nsink = \"a\"";
     std::fs::write(&config, text).expect("written");
     let config = config.display().to_string();
     let (code, told) = refused(folder.path(), &["--config", &config]);

@@ -49,7 +49,9 @@ const SINK: &[&str] = &["sink", "kind"];
 const VERSION: &[&str] = &["version"];
 
 macro_rules! metrics {
-    ($($constant:ident, $kind:ident, $name:literal, $unit:ident, $labels:ident, $help:literal;)*) => {
+    ($(
+        $constant:ident, $kind:ident, $name:literal, $unit:ident, $labels:ident, $help:literal;
+    )*) => {
         $(
             #[doc = $help]
             pub const $constant: Metric = Metric {
