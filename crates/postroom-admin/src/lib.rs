@@ -121,8 +121,6 @@ impl Admin {
     #[must_use]
     pub fn public_metrics(mut self, public: bool) -> Self {
         self.settings.watch.public = public;
-<<<<<<< HEAD
-=======
         self
     }
 
@@ -131,7 +129,6 @@ impl Admin {
     #[must_use]
     pub fn shutdown(mut self, shutdown: CancellationToken) -> Self {
         self.settings.shutdown = shutdown;
->>>>>>> ops
         self
     }
 
