@@ -31,7 +31,8 @@ fn site(pg: &Pg, folder: &TempDir) -> Site<PgStore> {
 async fn service_process() {
     if let Some(orders) = Orders::given() {
         let schema = orders.address.clone();
-        let pg = Pg { store: open(&schema).await, pool: pool_for(&schema), schema };
+        let store = open(&schema).await;
+        let pg = Pg { store, pool: pool_for(&schema), schema, loan: None };
         faults::take_effect(pg, orders).await;
     }
 }

@@ -43,8 +43,9 @@ fn gated(gate: &Arc<Semaphore>) -> Handlers {
     })
 }
 
-fn start(store: Arc<dyn Store>, name: &str, handlers: Handlers) -> Running {
+fn start<S: Store>(store: &Arc<S>, name: &str, handlers: Handlers) -> Running {
     let config = DispatcherConfig { name: Some(name.to_owned()), ..DispatcherConfig::default() };
+    let store = Arc::clone(store) as Arc<dyn Store>;
     Dispatcher::new(store, handlers).config(config).start().expect("legal settings")
 }
 
@@ -57,7 +58,7 @@ fn adm_1_dispatchers_appear_and_disappear_and_who_is_killed_is_not_live() {
     let gate = Arc::new(Semaphore::new(0));
     let begin = |process: &Runtime, name: &str| {
         let _inside = process.enter();
-        start(Arc::new(store.as_another_process()), name, gated(&gate))
+        start(&Arc::new(store.as_another_process()), name, gated(&gate))
     };
     let doomed = begin(&first, "doomed");
     let (owner, publish) = (doomed.owner(), Outbox::new(Arc::clone(&store)));
@@ -128,7 +129,7 @@ fn reports(store: &Wrapped<SimStore, Reports>) -> usize {
 async fn p11_a_dispatcher_reports_at_once_and_every_ten_seconds() {
     let store = Arc::new(SimStore::default().ticking());
     let counted = reporting(&store, Answer::Store);
-    let running = start(counted.clone(), "x", Handlers::new());
+    let running = start(&counted, "x", Handlers::new());
     sleep(SECOND).await;
     assert_eq!(reports(&counted), 1);
     sleep(60 * SECOND).await;
@@ -147,7 +148,7 @@ async fn p11_a_dispatcher_reports_at_once_and_every_ten_seconds() {
 async fn dsp_11_a_dispatcher_that_stops_says_so() {
     let store = Arc::new(SimStore::default().ticking());
     let gate = Arc::new(Semaphore::new(0));
-    let running = start(store.clone(), "x", gated(&gate));
+    let running = start(&store, "x", gated(&gate));
     Outbox::new(Arc::clone(&store)).publish(Message::builder("t")).await.expect("publish");
     until_nodes(&store, |nodes| nodes.iter().any(|node| node.leases == 1)).await;
     let stopping = tokio::spawn(running.shutdown(60 * SECOND));
@@ -166,8 +167,7 @@ async fn dsp_12_reports_that_fail_or_hang_keep_nothing_up() {
     for answer in [Answer::Error, Answer::Never] {
         let store = Arc::new(SimStore::default().ticking());
         let engine = reporting(&store, answer);
-        let running =
-            start(engine.clone(), "x", Handlers::new().all(|_: Delivery| async { Ok(()) }));
+        let running = start(&engine, "x", Handlers::new().all(|_: Delivery| async { Ok(()) }));
         let began = Instant::now();
         Outbox::new(Arc::clone(&store)).publish(Message::builder("t")).await.expect("publish");
         while store.stats().await.expect("stats").done == 0 {
@@ -185,7 +185,8 @@ async fn dsp_12_reports_that_fail_or_hang_keep_nothing_up() {
 #[tokio::test(start_paused = true)]
 async fn adm_1_without_a_name_a_dispatcher_is_known_by_its_process() {
     let store = Arc::new(SimStore::default().ticking());
-    let running = Dispatcher::new(store.clone(), Handlers::new()).start().expect("starts");
+    let running =
+        Dispatcher::new(Arc::clone(&store) as _, Handlers::new()).start().expect("starts");
     let node = until_nodes(&store, |nodes| !nodes.is_empty()).await.remove(0);
     assert!(node.name.ends_with(&std::process::id().to_string()), "{}", node.name);
     assert!(running.shutdown(SECOND).await);

@@ -1,4 +1,4 @@
-//! What is deleted in the end.
+//! What is deleted because it is old.
 
 use std::time::Duration;
 

@@ -83,6 +83,10 @@ impl<W: Who> As<W> {
     pub(crate) async fn with(config: StoreConfig) -> Self {
         let owner = Pg::with(config.clone()).await;
         give_rights(&owner.pool, &config).await;
+        Self::beside(owner, config).await
+    }
+
+    async fn beside(owner: Pg, config: StoreConfig) -> Self {
         let allow = format!("grant all on business to {}", W::ROLE);
         owner.pool.execute(AssertSqlSafe(allow)).await.expect("a grant");
         let options: PgConnectOptions = url().parse().expect("POSTROOM_TEST_PG_URL is a URL");
@@ -113,14 +117,18 @@ impl<W: Who> Harness for As<W> {
     type Plain = PoolConnection<Postgres>;
 
     async fn fresh(clock: ManualClock, options: Options) -> Self {
-        Self::with(StoreConfig {
-            schema: fresh_schema(),
+        let config = StoreConfig {
             keep_done: options.keep_done,
             halt: options.halt,
             clock: Clock::Manual(clock),
             ..StoreConfig::default()
-        })
-        .await
+        };
+        let (owner, is_new) = Pg::lent("roles", config.clone()).await;
+        let config = StoreConfig { schema: owner.schema.clone(), ..config };
+        if is_new {
+            give_rights(&owner.pool, &config).await;
+        }
+        Self::beside(owner, config).await
     }
 
     fn store(&self) -> Arc<PgStore> {
