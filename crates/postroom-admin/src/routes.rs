@@ -31,6 +31,20 @@ pub enum Need {
     Public,
     /// This right.
     Right(Right),
+    /// Both of these.
+    Both(Right, Right),
+}
+
+impl Need {
+    /// The rights that are needed; none for what is public.
+    pub fn rights(self) -> impl Iterator<Item = Right> {
+        let (first, second) = match self {
+            Self::Public => (None, None),
+            Self::Right(right) => (Some(right), None),
+            Self::Both(first, second) => (Some(first), Some(second)),
+        };
+        first.into_iter().chain(second)
+    }
 }
 
 /// A method and a path, with what it needs.

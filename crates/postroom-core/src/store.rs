@@ -97,8 +97,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>>;
 
     /// Gives back the slots of an owner that claims no more, but those in which it holds items, and
-    /// forgets its [signs of life](Self::report). Not calling it costs others the rest of its
-    /// lease.
+    /// forgets what it [reported](Self::report). Not calling it costs others the rest of its lease.
     fn leave(&self, owner: OwnerToken) -> BoxFuture<'_, Result<()>>;
 
     /// Takes note of a dispatcher's sign of life, for [`AdminStore::nodes`]: of each owner the last

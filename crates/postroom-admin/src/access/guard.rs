@@ -78,12 +78,12 @@ fn admit(desk: &Desk, need: Need, request: &Request) -> Result<Option<Person>, P
     }
     let (person, proof) = who(desk, headers);
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
-    if let Need::Right(right) = need {
+    if need != Need::Public {
         let person = person.as_ref().ok_or_else(|| {
             let told = "a token is needed: Authorization: Bearer <token>";
             Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", told)
         })?;
-        if !person.may(right) {
+        if let Some(right) = need.rights().find(|right| !person.may(*right)) {
             return Err(Problem::forbidden(&person.name, right));
         }
         if changes {

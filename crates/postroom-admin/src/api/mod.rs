@@ -147,7 +147,7 @@ fn operation<'a>(item: &'a mut PathItem, route: &Route) -> Option<&'a mut Operat
 
 /// Adds the right that it needs, and how it may be refused.
 fn complete(operation: &mut Operation, route: &Route) {
-    if let Need::Right(right) = route.need {
+    for right in route.need.rights() {
         operation.description = Some(match operation.description.take() {
             Some(text) => format!("{text}\n\nNeeds the right to {right}."),
             None => format!("Needs the right to {right}."),

@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Guarded {
         .get("/messages", view, list::messages)
         .get("/messages/{id}", view, message::message)
         .get("/messages/{id}/payload", Need::Right(Right::Payload), message::download)
-        .get("/messages/{id}/copy", Need::Right(Right::Payload), copy::copy)
+        .get("/messages/{id}/copy", Need::Both(Right::Payload, Right::Operate), copy::copy)
         .post_message("/messages/copy", operate, act::copy)
         .post("/messages/act", operate, act::messages)
         .get("/plan", view, jobs::plan)

@@ -49,10 +49,10 @@ async fn x02_every_role_gets_what_it_may_and_nothing_else() {
             let headers = [("authorization", bearer.as_str())];
             let (status, ..) =
                 world.begin(route.method.clone(), &filled(&route), &headers, Body::empty()).await;
-            let may = match route.need {
-                Need::Public => continue,
-                Need::Right(right) => person.may(right),
-            };
+            if route.need == Need::Public {
+                continue;
+            }
+            let may = route.need.rights().all(|right| person.may(right));
             assert_ne!(status, StatusCode::UNAUTHORIZED, "{route:?} {}", person.name);
             let refused = status == StatusCode::FORBIDDEN;
             assert_eq!(refused, !may, "{route:?} {}: {status}", person.name);
@@ -67,8 +67,8 @@ fn x02_what_changes_something_needs_more_than_to_look() {
     for route in Admin::routes() {
         let is_open = ["/login", "/logout"].contains(&route.path.as_str());
         let is_change = route.method != Method::GET;
-        let looks = matches!(route.need, Need::Public | Need::Right(Right::View | Right::Payload));
-        assert!(!is_change || is_open || !looks, "{route:?}");
+        let acts = |right| matches!(right, Right::Operate | Right::Administer);
+        assert!(!is_change || is_open || route.need.rights().any(acts), "{route:?}");
     }
 }
 
@@ -136,7 +136,8 @@ async fn x03_no_get_changes_the_database() {
         for method in [Method::GET, Method::HEAD] {
             let path = filled(&route);
             let (status, _, body) = world.begin(method, &path, &headers, Body::empty()).await;
-            assert!(!status.is_server_error(), "{route:?}: {status}");
+            // `/readyz` may well say that nothing delivers here.
+            assert_ne!(status, StatusCode::INTERNAL_SERVER_ERROR, "{route:?}");
             drop(body);
         }
     }

@@ -202,13 +202,17 @@ async fn x16_every_action_of_the_api_has_its_row() {
         let before = world.audit().await.len();
         world.post("admin", &format!("/api/v1{path}"), body).await.ok();
         // A job writes its row in its own time.
-        let entry = loop {
-            let audit = world.audit().await;
-            if audit.len() > before {
-                break audit[0].entry.clone();
+        let written = async {
+            loop {
+                let audit = world.audit().await;
+                if audit.len() > before {
+                    break audit[0].entry.clone();
+                }
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
         };
+        let entry = tokio::time::timeout(std::time::Duration::from_secs(30), written).await;
+        let entry = entry.unwrap_or_else(|_| panic!("{path} wrote no row"));
         assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("admin", action), "{path}");
     }
     let audit = world.get("admin", "/api/v1/audit?limit=3").await.ok();
