@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postroom::{Dispatcher, Running};
 use postroom_admin::{Exporter, SinkState};
-use postroom_sinks::{Probe, Probed};
+use postroom_sinks::Probed;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -115,13 +115,13 @@ fn serve(
     let databases = stores.iter().map(OpenStore::database).collect();
     let named = |sink: &NamedSink| (sink.name.clone(), sink.kind, Arc::clone(&sink.probe));
     let sinks: Vec<_> = sinks.iter().map(named).collect();
-    let states =
-        move || {
-            let state = |(name, kind, probe): &(String, _, Arc<dyn Probe + Send + Sync>)| {
-                SinkState { name: name.clone(), kind: *kind, circuit: probe.circuit() }
-            };
-            sinks.iter().map(state).collect()
-        };
+    let states = move || {
+        let mut states = Vec::with_capacity(sinks.len());
+        for (name, kind, probe) in &sinks {
+            states.push(SinkState { name: name.clone(), kind, circuit: probe.circuit() });
+        }
+        states
+    };
     door.serve(databases, exporter, states)
 }
 
