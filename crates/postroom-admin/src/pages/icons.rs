@@ -16,7 +16,7 @@ pub(super) const DEAD: &str = concat!(
     r#"<path d="M6 2.5l4 4M10 2.5l-4 4"/>"#,
 );
 pub(super) const TOPICS: &str =
-    concat!(r#"<path d="M6.5 2.5l-1.5 11M11 2.5l-1.5 11M2.5 5.8h11.5M2 10.2h11.5"/>"#,);
+    r#"<path d="M6.5 2.5l-1.5 11M11 2.5l-1.5 11M2.5 5.8h11.5M2 10.2h11.5"/>"#;
 pub(super) const KEYS: &str = r#"<path d="M3 4h1M3 8h1M3 12h1M6.5 4H13M6.5 8H13M6.5 12H13"/>"#;
 pub(super) const INBOX: &str = concat!(
     r#"<path d="M2 9.5h3.5l1 2h3l1-2H14"/>"#,
@@ -38,7 +38,7 @@ pub(super) const STORES: &str = concat!(
     r#" 1.8s5.5-.8 5.5-1.8"/>"#,
 );
 pub(super) const JOBS: &str =
-    concat!(r#"<path d="M13.5 8a5.5 5.5 0 1 1-1.7-4"/>"#, r#"<path d="M13.5 2v2.7h-2.7"/>"#,);
+    concat!(r#"<path d="M13.5 8a5.5 5.5 0 1 1-1.7-4"/>"#, r#"<path d="M13.5 2v2.7h-2.7"/>"#);
 pub(super) const AUDIT: &str = concat!(
     r#"<rect x="3" y="2" width="10" height="12" rx="1.5"/>"#,
     r#"<path d="M5.5 5.5h5M5.5 8h5M5.5 10.5h3"/>"#,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use postroom_core::Timestamp;
 use postroom_core::store::{Block, Node, Wakes};
+use postroom_core::{Latency, Timestamp};
 
 use super::chart::{Chart, Series};
 use super::frame::{Ask, Frame, Place};
@@ -154,14 +154,6 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
     };
     let oldest = stats.oldest_ready.map_or("none".into(), words::span);
     let minute = &sample.snapshot.minute;
-    let delivery = &sample.snapshot.delivery;
-    let latency = match delivery.count {
-        0 => figure("Delivery p99", "–".into(), "nothing delivered by this process".into(), None),
-        _ => {
-            let note = format!("p50 {}, write to done", words::span(delivery.p50));
-            figure("Delivery p99", words::span(delivery.p99), note, None)
-        }
-    };
     vec![
         figure(
             "Backlog",
@@ -212,8 +204,19 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
                 None,
             )
         },
-        latency,
+        latency(&sample.snapshot.delivery),
     ]
+}
+
+fn latency(delivery: &Latency) -> Figure {
+    let (value, note) = match delivery.count {
+        0 => ("–".to_owned(), "nothing delivered by this process".to_owned()),
+        _ => {
+            let note = format!("p50 {}, write to done", words::span(delivery.p50));
+            (words::span(delivery.p99), note)
+        }
+    };
+    Figure { name: "Delivery p99", value, unit: "", class: "", note, href: None }
 }
 
 /// Averages over the last points.
