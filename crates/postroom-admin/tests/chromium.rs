@@ -17,6 +17,7 @@ use dash::vectors::VECTORS;
 use dash::{Served, Shop, percent};
 use postroom::store::{AdminStore as _, Status};
 use postroom::{Delivery, Dispatcher, HandlerError, Handlers, Message, MessageId, Running};
+use postroom_admin::{Access, Person, Role, Token};
 use tokio::sync::watch;
 
 /// Every page that needs no id, and the name of its picture.
@@ -166,6 +167,33 @@ async fn adm_2_keys_and_the_selection_work_and_the_theme_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn x24_a_browser_logs_in_and_out() {
+    let shop = Shop::open().await;
+    let served = Served::start(shop.admin(tokens()).router()).await;
+    let browser = Browser::open(false, 1280, 800).await;
+    browser.goto(&format!("{}/topics?box=outbox", served.url)).await;
+    browser.until("location.pathname === '/login'").await;
+    browser.type_into("input[name=token]", "wrong").await;
+    browser.click("button").await;
+    browser.until_text(".flash", "not known").await;
+    browser.type_into("input[name=token]", "secret").await;
+    browser.click("button").await;
+    browser.until("location.pathname === '/topics'").await;
+    browser.until_text(".who", "mara").await;
+    browser.click("form[action='/logout'] button").await;
+    browser.until("location.pathname === '/login'").await;
+    browser.goto(&served.url).await;
+    browser.until("location.pathname === '/login'").await;
+    is_content(&browser).await;
+    browser.close().await;
+}
+
+fn tokens() -> Access {
+    let person = Person { name: "mara".into(), role: Role::Operator, payloads: true };
+    Access::Tokens(vec![Token::new("secret", person)])
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn x04_hostile_texts_run_nowhere() {
     let hostile = Hostile::open().await;
     let served = Served::start(hostile.shop.router()).await;
@@ -215,6 +243,7 @@ async fn adm_2_pictures_of_a_shop_at_work() {
     let dead = demo.shop.store.list(&list).await.expect("list").records[0].id;
     pages.push(("message".into(), format!("/messages/{dead}?payload=1")));
     pages.push(("plan".into(), "/plan?act=replay&status=dead&topic=payment.captured".into()));
+    let locked = Served::start(demo.shop.admin(tokens()).router()).await;
     let light = Browser::open(false, 1280, 800).await;
     prepare(&light, &served.url, &demo.shop).await;
     for (dark, scheme) in [(false, "light"), (true, "dark")] {
@@ -225,6 +254,10 @@ async fn adm_2_pictures_of_a_shop_at_work() {
             keep(&format!("{name}-{scheme}"), &browser.picture().await);
             is_content(&browser).await;
         }
+        browser.goto(&format!("{}/login", locked.url)).await;
+        keep(&format!("login-{scheme}"), &browser.picture().await);
+        browser.goto(&format!("{}/nowhere", served.url)).await;
+        keep(&format!("not-found-{scheme}"), &browser.picture().await);
         browser.close().await;
         let narrow = Browser::open(dark, 360, 780).await;
         for (name, path) in &pages {

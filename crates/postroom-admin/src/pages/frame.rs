@@ -8,11 +8,9 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse as _, Response};
-use postroom_core::store::PauseRecord;
 
 use super::flash::{self, Flash};
-use super::icons;
-use super::{assets, words};
+use super::{assets, icons, overview, words};
 use crate::access::{Access, Person, Right, Role};
 use crate::desk::{Desk, Queue};
 use crate::problem::Problem;
@@ -296,16 +294,12 @@ fn badge(place: Place, sample: &Sample) -> Option<Badge> {
     let seen = sample.seen.as_ref()?;
     let (class, number) = match place {
         Place::Failures => ("warn", seen.stats.failed),
-        Place::Dead => ("bad", seen.stats.dead),
+        Place::Dead => ("bad", overview::dead_letters(seen)),
         Place::Keys => ("warn", seen.blocked.len() as u64),
-        Place::Topics => ("warn", paused(&seen.pauses)),
+        Place::Topics => ("warn", seen.pauses.len() as u64),
         _ => return None,
     };
     (number > 0).then(|| Badge { class, text: words::count(number) })
-}
-
-fn paused(pauses: &[PauseRecord]) -> u64 {
-    pauses.len() as u64
 }
 
 /// A page of one thing in one box has no twin in another: links between boxes go to its list.

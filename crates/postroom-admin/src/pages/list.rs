@@ -99,6 +99,7 @@ pub(super) fn state(record: &Record) -> (&'static str, String) {
         Stage::Ready => ("", "Pending"),
         Stage::Leased => ("info", "In flight"),
         Stage::Done => ("good", "Done"),
+        Stage::Dead if record.reason == Some(DeadReason::Discarded) => ("", "Discarded"),
         Stage::Dead => ("bad", "Dead"),
     };
     (class, word.to_owned())

@@ -6,8 +6,8 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use postroom_core::Timestamp;
 use postroom_core::store::{Block, Node, Wakes};
+use postroom_core::{Latency, Timestamp};
 
 use super::chart::{Chart, Series};
 use super::frame::{Ask, Frame, Place};
@@ -73,6 +73,13 @@ pub(super) async fn overview(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<
     ask.show(&page)
 }
 
+/// Dead letters that wait for a person: discarded ones do not. Topics beyond those that are counted
+/// have none or few.
+pub(super) fn dead_letters(seen: &Seen) -> u64 {
+    let by_topic: u64 = seen.topics.iter().map(|topic| topic.dead).sum();
+    by_topic.min(seen.stats.dead)
+}
+
 /// Worst first.
 fn attention(sample: &Sample) -> Vec<Attention> {
     let item = |class, what: String, more: &str, link: Option<(&str, &'static str)>| Attention {
@@ -94,8 +101,9 @@ fn attention(sample: &Sample) -> Vec<Attention> {
         let more = "Nothing is delivered until one starts, such as `postroom up`.";
         found.push(item("bad", what, more, Some(("/dispatchers", "Dispatchers"))));
     }
-    if stats.dead > 0 {
-        let what = words::many(stats.dead, "dead letter", "dead letters");
+    let dead = dead_letters(seen);
+    if dead > 0 {
+        let what = words::many(dead, "dead letter", "dead letters");
         let more = "They are not tried again until somebody replays them.";
         found.push(item("bad", what, more, Some(("/dead", "Look at them"))));
     }
@@ -146,14 +154,6 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
     };
     let oldest = stats.oldest_ready.map_or("none".into(), words::span);
     let minute = &sample.snapshot.minute;
-    let delivery = &sample.snapshot.delivery;
-    let latency = match delivery.count {
-        0 => figure("Delivery p99", "–".into(), "nothing delivered by this process".into(), None),
-        _ => {
-            let note = format!("p50 {}, write to done", words::span(delivery.p50));
-            figure("Delivery p99", words::span(delivery.p99), note, None)
-        }
-    };
     vec![
         figure(
             "Backlog",
@@ -178,8 +178,13 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
             )
         },
         Figure {
-            class: if stats.dead > 0 { "bad" } else { "" },
-            ..figure("Dead", words::count(stats.dead), "need a person".into(), Some("/dead"))
+            class: if dead_letters(seen) > 0 { "bad" } else { "" },
+            ..figure(
+                "Dead",
+                words::count(dead_letters(seen)),
+                "need a person".into(),
+                Some("/dead"),
+            )
         },
         Figure {
             unit: "/s",
@@ -199,8 +204,19 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
                 None,
             )
         },
-        latency,
+        latency(&sample.snapshot.delivery),
     ]
+}
+
+fn latency(delivery: &Latency) -> Figure {
+    let (value, note) = match delivery.count {
+        0 => ("–".to_owned(), "nothing delivered by this process".to_owned()),
+        _ => {
+            let note = format!("p50 {}, write to done", words::span(delivery.p50));
+            (words::span(delivery.p99), note)
+        }
+    };
+    Figure { name: "Delivery p99", value, unit: "", class: "", note, href: None }
 }
 
 /// Averages over the last points.
