@@ -189,7 +189,7 @@ mod tests {
         let arguments = libtest(Selection::Quick, &[], &metadata()).join(" ");
         let expected = "test --lib --package postroom-core --package postroom-stores \
                         --test sqlite -- --skip postgres --skip mysql --skip nats --skip rabbitmq \
-                        --skip redis";
+                        --skip redis --skip chromium";
         assert_eq!(arguments, expected);
     }
 
