@@ -10,6 +10,7 @@ mod control;
 mod engine;
 mod fill;
 mod mysql;
+mod pages;
 mod postgres;
 mod report;
 mod sqlite;
@@ -35,9 +36,12 @@ struct Arguments {
     /// 20,000 messages and 3 rounds
     #[arg(long)]
     quick: bool,
-    /// Only this figure: P1, P2, P3, P7, P8 or P9
+    /// Only this figure: P1, P2, P3, P7, P8, P9 or P12
     #[arg(long)]
     only: Option<String>,
+    /// Messages in the table whose pages are looked at (P12)
+    #[arg(long, default_value_t = 5_000_000)]
+    kept: i64,
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -89,6 +93,10 @@ async fn main() -> anyhow::Result<()> {
     if wanted("P9") {
         let server = variable("POSTROOM_BENCH_MYSQL_URL")?;
         figures.push(mysql::drain(&server, plan).await.context("MariaDB")?);
+    }
+    // It fills the disk for minutes, so it is not a part of a quick run.
+    if wanted("P12") && !(arguments.quick && arguments.only.is_none()) {
+        latencies.extend(pages::measure(&url, arguments.kept).await.context("pages")?);
     }
     let report = report::Report { figures, latencies };
     if arguments.json {

@@ -5,6 +5,7 @@
 //! read the last sample.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -80,6 +81,8 @@ pub(crate) struct Sampler {
 struct Interest {
     last: Mutex<Option<Instant>>,
     asked: Notify,
+    /// Whether the next count does not begin before its time, whoever asks.
+    resting: AtomicBool,
 }
 
 impl Interest {
@@ -99,17 +102,23 @@ impl Sampler {
             points: Vec::new(),
         };
         let (sender, latest) = watch::channel(Arc::new(empty));
-        let interest = Arc::new(Interest { last: Mutex::new(None), asked: Notify::new() });
+        let interest = Arc::new(Interest {
+            last: Mutex::new(None),
+            asked: Notify::new(),
+            resting: AtomicBool::new(false),
+        });
         let task = tokio::spawn(run(store, sender, Arc::clone(&interest)));
         Self { latest, interest, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// The last sample; when that is old, the next one if it comes soon.
+    /// The last sample; when that is old, the next one if it comes soon. A page of a large database
+    /// must not wait for a count that will not begin.
     pub(crate) async fn latest(&self) -> Arc<Sample> {
         let mut latest = self.latest.clone();
         let age = Timestamp::host_now().since(latest.borrow_and_update().at);
         self.look();
-        if age > 2 * WATCHED || latest.borrow().seen.is_none() {
+        let is_old = age > 2 * WATCHED || latest.borrow().seen.is_none();
+        if is_old && !self.interest.resting.load(Ordering::Relaxed) {
             let _ = timeout(PATIENCE, latest.changed()).await;
         }
         Arc::clone(&latest.borrow())
@@ -168,10 +177,12 @@ async fn run(
         };
         metrics::record(&sample);
         let known = sample.seen.is_some();
+        interest.resting.store(true, Ordering::Relaxed);
         latest.send_replace(Arc::new(sample));
         // Not even a call for more makes it count all the time.
         let rest = if known { took * 20 } else { took };
         sleep(WATCHED.max(rest.min(LONGEST))).await;
+        interest.resting.store(false, Ordering::Relaxed);
         if !interest.is_fresh() {
             let _ = timeout(UNWATCHED, interest.asked.notified()).await;
         }
