@@ -176,16 +176,3 @@ fn the_check_of_names_sees_what_is_wrong() {
         "sum by (le, topic) (rate(postroom_delivery_lag_seconds_bucket{store=~\"$s\"}[5m]))";
     assert_eq!(problems(right), Vec::<String>::new());
 }
-
-/// Where promtool is installed it reads the rules, too; nothing depends on that.
-#[test]
-fn obs_5_promtool_agrees_where_there_is_one() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus");
-    for arguments in [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]] {
-        let ran =
-            std::process::Command::new("promtool").args(arguments).current_dir(folder).output();
-        let Ok(ran) = ran else { return };
-        let said = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success(), "{said}");
-    }
-}

@@ -53,6 +53,7 @@ enum Step {
     Adapters,
     Kafka,
     Traces,
+    Alerts,
     Doctests,
     Docs,
     Conform,
@@ -69,6 +70,7 @@ impl Step {
             Self::Adapters => "adapters",
             Self::Kafka => "kafka",
             Self::Traces => "traces",
+            Self::Alerts => "alerts",
             Self::Doctests => "doctests",
             Self::Docs => "docs",
             Self::Conform => "conform",
@@ -101,17 +103,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn steps(options: &Options) -> Vec<Step> {
     use Step::{
-        Adapters, Clippy, Conform, Docs, Doctests, Format, Kafka, Servers, Tests, Tidy, Traces,
+        Adapters, Alerts, Clippy, Conform, Docs, Doctests, Format, Kafka, Servers, Tests, Tidy,
+        Traces,
     };
     let mut steps = if !options.filter.is_empty() {
         vec![Servers, Tests]
     } else if options.quick {
         vec![Format, Clippy, Tidy, Tests]
     } else {
-        vec![Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Traces, Doctests, Docs, Conform]
+        vec![
+            Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Traces, Alerts, Doctests, Docs,
+            Conform,
+        ]
     };
     if !options.full {
-        steps.retain(|step| ![Adapters, Kafka, Traces].contains(step));
+        steps.retain(|step| ![Adapters, Kafka, Traces, Alerts].contains(step));
     }
     if selection(options) != Selection::All {
         steps.retain(|&step| step != Servers);
@@ -136,8 +142,8 @@ fn print_left_out(options: &Options) -> Result<()> {
     }
     if !options.full {
         println!(
-            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink, traces; \
-             `cargo xtask test --full` does."
+            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink, traces, alert rules \
+             in promtool; `cargo xtask test --full` does."
         );
     }
     Ok(())
@@ -161,6 +167,7 @@ impl Gate<'_> {
             Step::Adapters => self.adapters(),
             Step::Kafka => self.kafka(),
             Step::Traces => self.traces(),
+            Step::Alerts => alerts(),
             Step::Doctests => {
                 self.cargo(&["test", "--workspace", "--features", LIGHT_ADAPTERS, "--doc"])
             }
@@ -244,6 +251,19 @@ impl Gate<'_> {
     }
 }
 
+/// The alert rules in the program that will read them.
+fn alerts() -> Result<()> {
+    if !finds(&["promtool", "--version"]) {
+        bail!("alert rules are read by promtool: `apt-get install prometheus` on Debian");
+    }
+    for arguments in [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]] {
+        let mut promtool = Command::new("promtool");
+        promtool.args(arguments).current_dir(workspace::root().join("deploy/prometheus"));
+        process::run(&mut promtool)?;
+    }
+    Ok(())
+}
+
 /// Whether a command succeeds.
 fn finds(command: &[&str]) -> bool {
     process::succeeds(Command::new(command[0]).args(&command[1..]))
@@ -262,9 +282,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_full_gate_builds_all_adapters_kafka_and_traces() {
+    fn only_the_full_gate_needs_what_few_have() {
         let full = Options { full: true, ..Options::default() };
-        for step in [Step::Adapters, Step::Kafka, Step::Traces] {
+        for step in [Step::Adapters, Step::Kafka, Step::Traces, Step::Alerts] {
             assert!(steps(&full).contains(&step));
             assert!(!steps(&Options::default()).contains(&step));
         }
