@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
 use postroom_core::store::{AdminStore, AuditEntry};
 
 use super::act::persistently;
@@ -62,8 +61,5 @@ impl Hand {
 pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Result<T, Problem> {
-    tokio::spawn(work).await.unwrap_or_else(|_| {
-        let told = "this is a bug of Postroom; the log says more";
-        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", told))
-    })
+    tokio::spawn(work).await.unwrap_or_else(|_| Err(Problem::bug()))
 }
