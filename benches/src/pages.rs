@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::Request;
 use postroom_admin::{Access, Admin, Database, Limits};
 use postroom_stores::{PgStore, StoreConfig};
-use sqlx::{Executor as _, PgPool};
+use sqlx::{Executor as _, PgConnection, PgPool};
 use tower::ServiceExt as _;
 
 use crate::report::Latency;
@@ -71,6 +71,35 @@ const QUEUE: &str = "
     from made
     where seq % 100 = 2";
 
+/// As when deliveries stood still for a while: a fifth of all is live. A few are held, by somebody
+/// who began with the oldest ones, and a few wait for another try.
+const BACKLOG: [&str; 4] = [
+    "delete from postroom.outbox_settled where seq % 100 between 3 and 21",
+    "insert into postroom.outbox_queue (seq, topic_hash, id, attempts, lost, priority)
+    select seq, hashtext(topic), id, 0, 0, 0
+    from made
+    where seq % 100 between 4 and 21",
+    "insert into postroom.outbox_parked (
+        seq, topic_hash, id, wake_at, attempts, lost, priority
+    )
+    select seq, hashtext(topic), id, now() + interval '1 day', seq % 2, 0, 0
+    from made
+    where seq % 100 = 3",
+    "update postroom.outbox_queue
+    set token = gen_random_uuid(), owner = gen_random_uuid(), locked_until = now() + interval '1 d'
+    where seq <= 10000",
+];
+
+/// Asked for again when a fifth is live, with the same bars.
+const LIVE_PAGES: [(&str, &str, u64); 6] = [
+    ("newest", "/messages", 50),
+    ("pending", "/messages?status=pending", 50),
+    ("retrying", "/messages?status=failed", 50),
+    ("in flight (partial)", "/messages?status=leased", 50),
+    ("pending of a topic", "/messages?status=pending&topic=topic.{n}", 50),
+    ("pending of a rare topic", "/messages?status=pending&topic=rare", 200),
+];
+
 /// What people ask for, each with a part that differs from call to call, and the bar in
 /// milliseconds for the slowest of a hundred calls.
 const PAGES: [(&str, &str, u64); 11] = [
@@ -91,45 +120,67 @@ pub(crate) async fn measure(url: &str, messages: i64) -> anyhow::Result<Vec<Late
     let pool = PgPool::connect(url).await?;
     let store = PgStore::connect(url, StoreConfig::default()).await?;
     crate::postgres::fresh(&pool, &store).await?;
-    fill(&pool, messages).await.context("filling")?;
+    // Its session has the list of what was made.
+    let mut conn = pool.acquire().await?;
+    fill(&mut conn, messages).await.context("filling")?;
     let ids: Vec<uuid::Uuid> = sqlx::query_scalar(
         "select id from postroom.outbox_message where seq % $1 = 7 order by id limit 100",
     )
     .bind((messages / 100).max(1))
-    .fetch_all(&pool)
+    .fetch_all(&mut *conn)
     .await?;
     let admin = Admin::new(vec![Database::new("main", store)], Access::local());
     let often = Limits { requests: NonZeroU32::MAX, ..Limits::default() };
     let router = admin.limits(often).router();
-    let mut latencies = Vec::new();
-    for (what, path, bar) in PAGES {
-        for prefix in ["/api/v1", ""] {
-            let mut took = Vec::new();
-            for call in 0..100 {
-                let path = path_of(path, call, messages);
-                took.push(get(&router, &format!("{prefix}{path}")).await?);
-            }
-            let side = if prefix.is_empty() { "page" } else { "API" };
-            latencies.push(Latency::new("P12", format!("{side}: {what} (≤ {bar} ms)"), &took));
-        }
-    }
+    let mut latencies = pages(&router, &PAGES, "", messages).await?;
     let mut took = Vec::new();
     for id in ids {
         took.push(get(&router, &format!("/messages/{id}")).await?);
     }
     latencies.push(Latency::new("P12", "page: one message (≤ 50 ms)".into(), &took));
+    for sql in BACKLOG {
+        conn.execute(sql).await.context("a backlog")?;
+    }
+    settle_down(&mut conn).await?;
+    latencies.extend(pages(&router, &LIVE_PAGES, ", a fifth live", messages).await?);
     Ok(latencies)
 }
 
-/// In one transaction, then what autovacuum would have done by the time there are so many.
-async fn fill(pool: &PgPool, messages: i64) -> anyhow::Result<()> {
-    let mut conn = pool.acquire().await?;
+/// Each page a hundred times, through the API and as a page of the dashboard.
+async fn pages(
+    router: &Router,
+    pages: &[(&str, &str, u64)],
+    when: &str,
+    messages: i64,
+) -> anyhow::Result<Vec<Latency>> {
+    let mut latencies = Vec::new();
+    for (what, path, bar) in pages {
+        for prefix in ["/api/v1", ""] {
+            let mut took = Vec::new();
+            for call in 0..100 {
+                let path = path_of(path, call, messages);
+                took.push(get(router, &format!("{prefix}{path}")).await?);
+            }
+            let side = if prefix.is_empty() { "page" } else { "API" };
+            let what = format!("{side}: {what}{when} (≤ {bar} ms)");
+            latencies.push(Latency::new("P12", what, &took));
+        }
+    }
+    Ok(latencies)
+}
+
+async fn fill(conn: &mut PgConnection, messages: i64) -> anyhow::Result<()> {
     sqlx::query(FILL).bind(messages).execute(&mut *conn).await?;
     for sql in [MESSAGES, SETTLED, ATTEMPTS, QUEUE] {
         conn.execute(sql).await?;
     }
     let next = "select setval('postroom.outbox_seq', $1)";
     sqlx::query(next).bind(messages).execute(&mut *conn).await?;
+    settle_down(conn).await
+}
+
+/// What autovacuum would have done by the time there are so many.
+async fn settle_down(conn: &mut PgConnection) -> anyhow::Result<()> {
     conn.execute("vacuum analyze").await?;
     conn.execute("checkpoint").await?;
     Ok(())

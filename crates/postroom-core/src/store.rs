@@ -19,6 +19,7 @@ mod act;
 mod admin;
 mod append;
 mod control;
+mod cursor;
 mod join;
 pub mod order;
 mod purge;
@@ -32,6 +33,7 @@ pub use act::Act;
 pub use admin::{AdminStore, Attempt, Detail, List, Migrated, Page, Record, Stats, Status};
 pub use append::{Appended, Birth, Entry, id_taken};
 pub use control::{Changed, Pause, PauseRecord, Paused, Refusal};
+pub use cursor::Cursor;
 pub use join::{
     Attach, JoinMember, JoinRecord, JoinState, ListJoins, MemberOutcome, NewMember, Sight,
     Standing, admit_members, join_id_taken,

@@ -520,7 +520,7 @@ async fn sch_3_version_4_is_brought_up_to_date_with_what_is_in_it() {
     let error = env.store.check_schema().await.expect_err("too old");
     assert_eq!(error.kind(), ErrorKind::Schema);
     let migrated = env.store.migrate().await.expect("migrate");
-    assert_eq!((migrated.from, migrated.to), (4, 6));
+    assert_eq!((migrated.from, migrated.to), (4, 7));
     env.store.check_schema().await.expect("it fits");
     env.insert("topic, ordering_key", "'new', 'k'").await;
     publish("newest").await;

@@ -61,7 +61,7 @@ async fn sch_1_ten_migrations_at_once() {
     let mut fresh = 0;
     for racer in racers.collect::<Vec<_>>() {
         let migrated = racer.await.expect("racer");
-        assert_eq!(migrated.to, 6);
+        assert_eq!(migrated.to, 7);
         fresh += u32::from(migrated.from == 0);
     }
     assert_eq!(fresh, 1, "one of them did the work");

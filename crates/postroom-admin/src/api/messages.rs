@@ -45,7 +45,7 @@ pub(super) async fn list(
     Ok(Safe(Messages {
         partial: page.next.is_some() && page.records.len() < limit as usize,
         items: page.records.iter().map(Item::new).collect(),
-        next: page.next.map(|id| id.to_string()),
+        next: page.next.map(|place| place.to_string()),
     }))
 }
 

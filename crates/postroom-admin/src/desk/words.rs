@@ -78,7 +78,7 @@ pub(crate) fn filter_words(list: &List) -> String {
     term("until", list.until.map(time));
     term("error", list.error.as_ref().map(|error| format!("{error:?}")));
     term("min_attempts", list.min_attempts.map(|least| least.to_string()));
-    term("before", list.before.map(|id| id.to_string()));
+    term("before", list.before.map(|place| place.to_string()));
     terms.join(" ")
 }
 

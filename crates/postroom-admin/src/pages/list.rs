@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use postroom_core::lifecycle::{DeadReason, State as Stage};
-use postroom_core::store::{Page, Record, Stats};
+use postroom_core::store::{Cursor, Page, Record, Stats};
 use postroom_core::{MessageId, Timestamp};
 
 use super::filter::{Filter, SPANS, STATUSES};
@@ -123,7 +123,7 @@ async fn list(State(desk): State<Arc<Desk>>, ask: Ask, place: Place) -> Result<R
         filter = filter.with("status", "dead");
     }
     let mut wanted = filter.list()?;
-    wanted.before = ask.get("before").map(str::parse::<MessageId>).transpose()?;
+    wanted.before = ask.get("before").map(str::parse::<Cursor>).transpose()?;
     let found = queue.store.list(&wanted).await?;
     let title = match (is_dead, queue.kind) {
         (true, _) => "Dead letters",
@@ -152,7 +152,7 @@ fn page(
     let path = if is_dead { "/dead" } else { "/messages" };
     // The path of dead letters says their state already.
     let shown = if is_dead { filter.clone().with("status", "") } else { filter.clone() };
-    let further = |before: MessageId| {
+    let further = |before: Cursor| {
         let before = before.to_string();
         let mut pairs = shown.pairs();
         pairs.push(("before", &before));

@@ -128,7 +128,7 @@ async fn x03_no_get_changes_the_database() {
     let settle = || async {
         let pool = world.store.writer();
         sqlx::query("pragma wal_checkpoint(truncate)").execute(pool).await.expect("checkpoint");
-        std::fs::read(world.folder.path().join("shop.db")).expect("the file")
+        std::fs::read(world.base.folder.path().join("shop.db")).expect("the file")
     };
     let before = settle().await;
     for route in Admin::routes().into_iter().filter(|route| route.method == Method::GET) {

@@ -6,22 +6,31 @@ use postroom::store::AdminStore as _;
 use postroom::{Message, MessageId};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{Base, World};
 
-async fn state(world: &World, id: MessageId) -> State {
+on_every_store! {
+    x16_a_replay_says_what_became_of_each_and_is_audited,
+    x16_a_dry_run_changes_and_writes_nothing,
+    adm_1_one_message_is_replayed_or_discarded_by_its_path,
+    dsp_10_a_topic_or_the_whole_box_is_paused_and_resumed,
+    adm_1_a_message_is_published_with_all_its_fields,
+    adm_1_a_copy_is_a_new_message_that_names_the_old_one,
+    x16_every_action_of_the_api_has_its_row,
+}
+
+async fn state<B: Base>(world: &World<B>, id: MessageId) -> State {
     world.store.get(id).await.expect("reads").expect("is there").record.state
 }
 
 /// The one entry that there is.
-async fn only_entry(world: &World) -> postroom::store::AuditEntry {
+async fn only_entry<B: Base>(world: &World<B>) -> postroom::store::AuditEntry {
     let mut audit = world.audit().await;
     assert_eq!(audit.len(), 1, "{audit:?}");
     audit.remove(0).entry
 }
 
-#[tokio::test]
-async fn x16_a_replay_says_what_became_of_each_and_is_audited() {
-    let world = World::new().await;
+async fn x16_a_replay_says_what_became_of_each_and_is_audited<B: Base>() {
+    let world = World::<B>::fresh().await;
     let dead = world.dead("order.placed", 1, "no").await[0];
     let live = world.publish("order.placed").await;
     let missing = MessageId::new();
@@ -41,9 +50,8 @@ async fn x16_a_replay_says_what_became_of_each_and_is_audited() {
     assert_eq!((entry.outcome.as_str(), entry.changed), (told, 1));
 }
 
-#[tokio::test]
-async fn x16_a_dry_run_changes_and_writes_nothing() {
-    let world = World::new().await;
+async fn x16_a_dry_run_changes_and_writes_nothing<B: Base>() {
+    let world = World::<B>::fresh().await;
     let dead = world.dead("order.placed", 2, "no").await;
     let body = json!({ "ids": dead, "dry_run": true });
     let outcome = world.post("operator", "/api/v1/messages/discard", body).await.ok();
@@ -58,9 +66,8 @@ async fn x16_a_dry_run_changes_and_writes_nothing() {
     assert!(world.audit().await.is_empty());
 }
 
-#[tokio::test]
-async fn adm_1_one_message_is_replayed_or_discarded_by_its_path() {
-    let world = World::new().await;
+async fn adm_1_one_message_is_replayed_or_discarded_by_its_path<B: Base>() {
+    let world = World::<B>::fresh().await;
     let dead = world.dead("order.placed", 2, "no").await;
     for (id, act) in [(dead[0], "replay"), (dead[1], "discard")] {
         let path = format!("/api/v1/messages/{id}/{act}");
@@ -75,9 +82,8 @@ async fn adm_1_one_message_is_replayed_or_discarded_by_its_path() {
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
 }
 
-#[tokio::test]
-async fn dsp_10_a_topic_or_the_whole_box_is_paused_and_resumed() {
-    let world = World::new().await;
+async fn dsp_10_a_topic_or_the_whole_box_is_paused_and_resumed<B: Base>() {
+    let world = World::<B>::fresh().await;
     let changed = |answer: Value| answer["changed"].as_bool().expect("a bool");
     let odd = "a%2Fb%20%3C";
     for (path, twice) in [(format!("/topics/{odd}"), false), (String::new(), true)] {
@@ -102,9 +108,8 @@ async fn dsp_10_a_topic_or_the_whole_box_is_paused_and_resumed() {
     assert_eq!(actions.iter().filter(|action| *action == "resume").count(), 4);
 }
 
-#[tokio::test]
-async fn adm_1_a_message_is_published_with_all_its_fields() {
-    let world = World::new().await;
+async fn adm_1_a_message_is_published_with_all_its_fields<B: Base>() {
+    let world = World::<B>::fresh().await;
     let body = json!({
         "topic": "order.placed", "payload": { "order": 7 }, "headers": { "source": "shop" },
         "tenant_id": "acme", "ordering_key": "order/7", "aggregate_type": "order",
@@ -140,9 +145,8 @@ async fn adm_1_a_message_is_published_with_all_its_fields() {
     assert_eq!(inbox.status, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
-#[tokio::test]
-async fn adm_1_a_copy_is_a_new_message_that_names_the_old_one() {
-    let world = World::new().await;
+async fn adm_1_a_copy_is_a_new_message_that_names_the_old_one<B: Base>() {
+    let world = World::<B>::fresh().await;
     let old = Message::builder("order.placed").payload("broken").header("a", "1");
     let old = old.tenant_id("acme").correlation_id("c").idempotency_key(uuid::Uuid::from_u128(7));
     let old = world.publish_message(old.build().expect("legal")).await;
@@ -163,14 +167,13 @@ async fn adm_1_a_copy_is_a_new_message_that_names_the_old_one() {
     assert_eq!(entry.target, format!("outbox: copy of {old} as {id}"));
 }
 
-async fn read(world: &World, id: MessageId) -> Message {
+async fn read<B: Base>(world: &World<B>, id: MessageId) -> Message {
     let detail = world.store.get(id).await.expect("reads").expect("is there");
     detail.record.message.expect("decodes")
 }
 
-#[tokio::test]
-async fn x16_every_action_of_the_api_has_its_row() {
-    let world = World::new().await;
+async fn x16_every_action_of_the_api_has_its_row<B: Base>() {
+    let world = World::<B>::fresh().await;
     let dead = world.dead("order.placed", 2, "no").await;
     let (one, other) = (dead[0], dead[1]);
     let acts = [

@@ -4,11 +4,19 @@ use axum::http::StatusCode;
 use postroom::Message;
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{Base, World};
 
-#[tokio::test]
-async fn adm_1_pages_follow_each_other_and_filters_hold() {
-    let world = World::new().await;
+on_every_store! {
+    adm_1_pages_follow_each_other_and_filters_hold,
+    adm_1_what_is_unknown_or_out_of_range_is_named,
+    adm_1_the_history_tells_what_happened,
+    x05_payloads_are_downloads_or_views,
+    obs_3_figures_and_failures_come_from_the_last_sample,
+    adm_1_an_export_is_a_line_per_message,
+}
+
+async fn adm_1_pages_follow_each_other_and_filters_hold<B: Base>() {
+    let world = World::<B>::fresh().await;
     let dead = world.dead("order.placed", 5, "gateway <timeout>").await;
     world.dead("mail.sent", 2, "no such mailbox").await;
     world.publish("order.placed").await;
@@ -40,9 +48,8 @@ async fn adm_1_pages_follow_each_other_and_filters_hold() {
     }
 }
 
-#[tokio::test]
-async fn adm_1_what_is_unknown_or_out_of_range_is_named() {
-    let world = World::new().await;
+async fn adm_1_what_is_unknown_or_out_of_range_is_named<B: Base>() {
+    let world = World::<B>::fresh().await;
     for (query, name) in [
         ("colour=red", "colour"),
         ("limit=0", "limit"),
@@ -79,9 +86,8 @@ async fn adm_1_what_is_unknown_or_out_of_range_is_named() {
     assert!(message.contains("shop/outbox, shop/inbox"), "{message}");
 }
 
-#[tokio::test]
-async fn adm_1_the_history_tells_what_happened() {
-    let world = World::new().await;
+async fn adm_1_the_history_tells_what_happened<B: Base>() {
+    let world = World::<B>::fresh().await;
     let id = world.dead("order.placed", 1, "no <b>").await[0];
     let answer = world.get("viewer", &format!("/api/v1/messages/{id}")).await;
     let detail = answer.ok();
@@ -92,9 +98,8 @@ async fn adm_1_the_history_tells_what_happened() {
     assert!(!String::from_utf8_lossy(&answer.body).contains('<'), "X05");
 }
 
-#[tokio::test]
-async fn x05_payloads_are_downloads_or_views() {
-    let world = World::new().await;
+async fn x05_payloads_are_downloads_or_views<B: Base>() {
+    let world = World::<B>::fresh().await;
     let bytes = b"{\"n\":9007199254740993,\"t\":\"<script>\"}".to_vec();
     let message = Message::builder("t").payload(bytes.clone()).build().expect("legal");
     let id = world.publish_message(message).await;
@@ -112,9 +117,8 @@ async fn x05_payloads_are_downloads_or_views() {
     assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
-#[tokio::test]
-async fn obs_3_figures_and_failures_come_from_the_last_sample() {
-    let world = World::new().await;
+async fn obs_3_figures_and_failures_come_from_the_last_sample<B: Base>() {
+    let world = World::<B>::fresh().await;
     world.dead("order.placed", 3, "order 17 timed out after 30s").await;
     world.publish("mail.sent").await;
     // The sampler looks in its own time; ask until it has seen all.
@@ -144,9 +148,8 @@ async fn obs_3_figures_and_failures_come_from_the_last_sample() {
     }
 }
 
-#[tokio::test]
-async fn adm_1_an_export_is_a_line_per_message() {
-    let world = World::new().await;
+async fn adm_1_an_export_is_a_line_per_message<B: Base>() {
+    let world = World::<B>::fresh().await;
     let dead = world.dead("order.placed", 3, "no").await;
     world.publish("other").await;
     let export = |query: &'static str| {

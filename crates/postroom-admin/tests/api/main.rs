@@ -1,4 +1,26 @@
-//! The admin API through its router, on a SQLite file.
+//! The admin API through its router. Looking, acting and jobs on every store, the rest on SQLite.
+
+// The harnesses of the stores call the crate by its own name.
+extern crate postroom as postroom_stores;
+
+/// Each case on every store; what needs a server has its name.
+macro_rules! on_every_store {
+    ($($case:ident,)*) => {
+        on_every_store! { sqlite: crate::world::Sqlite; $($case,)* }
+        on_every_store! { postgres: crate::postgres_support::Pg; $($case,)* }
+        on_every_store! { mysql: crate::mysql_support::My; $($case,)* }
+    };
+    ($store:ident: $base:ty; $($case:ident,)*) => {
+        mod $store {
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    super::$case::<$base>().await;
+                }
+            )*
+        }
+    };
+}
 
 mod access;
 mod acts;
@@ -6,4 +28,8 @@ mod browse;
 mod described;
 mod fuzz;
 mod jobs;
+#[path = "../../../postroom-stores/tests/mysql_support/mod.rs"]
+mod mysql_support;
+#[path = "../../../postroom-stores/tests/postgres_support/mod.rs"]
+mod postgres_support;
 mod world;

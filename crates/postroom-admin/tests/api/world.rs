@@ -7,18 +7,78 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use postroom::store::{AdminStore, AuditRecord};
-use postroom::{Message, MessageId, Outbox, OwnerToken, SqliteStore, StoreConfig, WorkQueue};
+use postroom::store::{AdminStore, AuditRecord, TransactionalStore};
+use postroom::{
+    Message, MessageId, MySqlStore, Outbox, OwnerToken, PgStore, SqliteStore, StoreConfig,
+    WorkQueue,
+};
 use postroom_admin::{Access, Admin, Database, Limits, Person, Role, Token};
 use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
+use crate::mysql_support::My;
+use crate::postgres_support::Pg;
+
 pub(crate) const SECRET: &str = "s3cret";
 
-pub(crate) struct World {
+/// A database of its own for a test.
+pub(crate) trait Base: Sized {
+    type Store: AdminStore + TransactionalStore + Clone;
+
+    async fn open() -> Self;
+    fn store(&self) -> Self::Store;
+}
+
+pub(crate) struct Sqlite {
     pub(crate) folder: TempDir,
-    pub(crate) store: SqliteStore,
+    store: SqliteStore,
+}
+
+impl Base for Sqlite {
+    type Store = SqliteStore;
+
+    async fn open() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("shop.db");
+        let path = path.to_str().expect("UTF-8");
+        let store = SqliteStore::open(path, StoreConfig::default()).await.expect("opens");
+        store.migrate().await.expect("migrates");
+        Self { folder, store }
+    }
+
+    fn store(&self) -> SqliteStore {
+        self.store.clone()
+    }
+}
+
+impl Base for Pg {
+    type Store = PgStore;
+
+    async fn open() -> Self {
+        Self::lent("api", StoreConfig::default()).await.0
+    }
+
+    fn store(&self) -> PgStore {
+        (*self.store).clone()
+    }
+}
+
+impl Base for My {
+    type Store = MySqlStore;
+
+    async fn open() -> Self {
+        Self::on_database_time().await
+    }
+
+    fn store(&self) -> MySqlStore {
+        (*self.store).clone()
+    }
+}
+
+pub(crate) struct World<B: Base = Sqlite> {
+    pub(crate) base: B,
+    pub(crate) store: B::Store,
     pub(crate) router: Router,
 }
 
@@ -70,19 +130,27 @@ pub(crate) fn unlimited() -> Limits {
 }
 
 impl World {
+    /// On SQLite.
     pub(crate) async fn new() -> Self {
-        Self::with(tokens(), |admin| admin.limits(unlimited())).await
+        Self::fresh().await
     }
 
     pub(crate) async fn with(access: Access, set: impl FnOnce(Admin) -> Admin) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("shop.db");
-        let path = path.to_str().expect("UTF-8");
-        let store = SqliteStore::open(path, StoreConfig::default()).await.expect("opens");
-        store.migrate().await.expect("migrates");
+        Self::fresh_with(access, set).await
+    }
+}
+
+impl<B: Base> World<B> {
+    pub(crate) async fn fresh() -> Self {
+        Self::fresh_with(tokens(), |admin| admin.limits(unlimited())).await
+    }
+
+    async fn fresh_with(access: Access, set: impl FnOnce(Admin) -> Admin) -> Self {
+        let base = B::open().await;
+        let store = base.store();
         let database = Database::new("shop", store.clone());
         let router = set(Admin::new(vec![database], access)).router();
-        Self { folder, store, router }
+        Self { base, store, router }
     }
 
     pub(crate) async fn publish(&self, topic: &str) -> MessageId {
@@ -91,7 +159,7 @@ impl World {
     }
 
     pub(crate) async fn publish_message(&self, message: Message) -> MessageId {
-        let outbox = Outbox::<SqliteStore>::new(Arc::new(self.store.clone()));
+        let outbox = Outbox::<B::Store>::new(Arc::new(self.store.clone()));
         outbox.publish(message).await.expect("published").id
     }
 

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use postroom::store::Cursor;
 use postroom::{IdempotencyKey, MessageId, Topic};
 
 pub(crate) use admin::{Letters, Man, Purge, Top};
@@ -295,9 +296,9 @@ pub(crate) struct List {
     )]
     pub(crate) limit: u32,
 
-    /// Only older ones than this: the last id of the page before
-    #[arg(long, value_name = "ID")]
-    pub(crate) before: Option<MessageId>,
+    /// Only older ones than this: where the page before ended, or the id of a message
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) before: Option<Cursor>,
 
     #[command(flatten)]
     pub(crate) filters: Filters,

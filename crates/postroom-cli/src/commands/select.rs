@@ -1,7 +1,6 @@
 //! Finds the messages that a filter means, page by page.
 
-use postroom::MessageId;
-use postroom::store::{AdminStore, Record};
+use postroom::store::{AdminStore, Cursor, Record};
 
 use crate::failure::Failure;
 use crate::filter::Search;
@@ -14,7 +13,7 @@ const PAGE: u32 = 500;
 pub(super) struct Found {
     pub(super) records: Vec<Record>,
     /// Where it goes on, if there may be more.
-    pub(super) next: Option<MessageId>,
+    pub(super) next: Option<Cursor>,
 }
 
 /// The first so many messages older than `before`. A search that matches little goes through all
@@ -22,7 +21,7 @@ pub(super) struct Found {
 pub(super) async fn page(
     store: &dyn AdminStore,
     search: &Search,
-    before: Option<MessageId>,
+    before: Option<Cursor>,
     limit: usize,
 ) -> Result<Found, Failure> {
     let mut found = Found::default();
@@ -32,10 +31,10 @@ pub(super) async fn page(
     loop {
         let page = store.list(&list).await?;
         for record in page.records.into_iter().filter(|record| search.keeps(record)) {
-            let id = record.id;
+            let place = list.place_of(&record);
             found.records.push(record);
             if found.records.len() == limit {
-                found.next = Some(id);
+                found.next = Some(place);
                 return Ok(found);
             }
         }

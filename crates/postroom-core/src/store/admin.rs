@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::{
-    AuditEntry, AuditRecord, BlockedKey, BoxFuture, Changed, Failing, JoinMember, JoinRecord,
-    ListJoins, Node, Pause, PauseRecord, Store, TopicStats,
+    AuditEntry, AuditRecord, BlockedKey, BoxFuture, Changed, Cursor, Failing, JoinMember,
+    JoinRecord, ListJoins, Node, Pause, PauseRecord, Store, TopicStats,
 };
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -104,8 +104,11 @@ pub trait AdminStore: Store {
 /// A filter and a page. What is `None` filters nothing.
 ///
 /// Lists of everything, of dead letters, of what is not settled yet, of one aggregate (by its type
-/// and its id) and of one ordering key are found by an index or in small tables. Anything else is
-/// looked for there, newest first, in a bounded number of messages per call: see [`Page::next`].
+/// and its id) and of one ordering key walk an index. Anything else is looked for there, newest
+/// first, in a bounded number of messages per call: see [`Page::next`].
+///
+/// Newest first is by the ids of messages, but [in the order of the queue](Self::follows_queue) for
+/// what is not settled yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     /// Only these.
@@ -132,8 +135,8 @@ pub struct List {
     pub min_attempts: Option<u32>,
     /// Only dead ones of this reason.
     pub reason: Option<DeadReason>,
-    /// Older than this message: [`Page::next`] of the page before.
-    pub before: Option<MessageId>,
+    /// Older than this: [`Page::next`] of the page before.
+    pub before: Option<Cursor>,
     /// How many at most. Default 50; at most 500.
     pub limit: u32,
 }
@@ -175,6 +178,21 @@ impl List {
         *self != plain && *self != dead && *self != key && !by_aggregate
     }
 
+    /// Whether it lists what is not settled yet, by its place in the queue, last first. Of one
+    /// aggregate and of one ordering key everything is in the order of ids.
+    #[must_use]
+    pub fn follows_queue(&self) -> bool {
+        let is_live =
+            matches!(self.status, Some(Status::Pending | Status::Leased | Status::Failed));
+        is_live && !self.names_aggregate() && self.ordering_key.is_none()
+    }
+
+    /// The place of a record in it.
+    #[must_use]
+    pub fn place_of(&self, record: &Record) -> Cursor {
+        Cursor { id: record.id, work: self.follows_queue().then_some(record.work) }
+    }
+
     /// Whether it says both parts of an aggregate's name.
     #[must_use]
     pub fn names_aggregate(&self) -> bool {
@@ -189,7 +207,7 @@ pub struct Page {
     pub records: Vec<Record>,
     /// Where the next page begins, as its [`List::before`]; nothing when there is none. A search
     /// that looked at enough messages stops here with a page that is not full, or even empty.
-    pub next: Option<MessageId>,
+    pub next: Option<Cursor>,
 }
 
 /// What people filter by.

@@ -1,8 +1,8 @@
--- The ids of one page of messages, newest first.
--- First what is wanted, in the order below; null filters nothing. Then five times, for each place
--- to look at: which one is meant (1 all messages, 2 dead letters, 3 live rows, 4 those of the
--- aggregate, 5 those of the ordering key), that aggregate or key, oldest id, newest id, how many
--- messages to look at. At last the limit.
+-- The ids of one page of messages, newest first; list_live has those of live rows.
+-- First what is wanted, in the order below; null filters nothing. Then four times, for each place
+-- to look at: which one is meant (1 all messages, 2 dead letters, 3 those of the aggregate, 4 those
+-- of the ordering key), that aggregate or key, oldest id, newest id, how many messages to look at.
+-- At last the limit.
 select message.id
 from (
     select
@@ -20,7 +20,7 @@ from (
         cast(? as signed) as reason
 ) as wanted
 straight_join (
-    -- One of the five is run.
+    -- One of the four is run.
     (
         select id
         from postroom_outbox_message force index (id)
@@ -42,23 +42,8 @@ straight_join (
     union all
     (
         select id
-        from (
-            select id from postroom_outbox_queue
-            union all
-            select id from postroom_outbox_ordered
-            union all
-            select id from postroom_outbox_parked
-        ) as live
-        where ? = 3
-            and id between ? and ?
-        order by id desc
-        limit ?
-    )
-    union all
-    (
-        select id
         from postroom_outbox_message force index (aggregate)
-        where ? = 4
+        where ? = 3
             and aggregate_type = ?
             and aggregate_id = ?
             and id between ? and ?
@@ -69,7 +54,7 @@ straight_join (
     (
         select id
         from postroom_outbox_message force index (ordering)
-        where ? = 5
+        where ? = 4
             and ordering_key = ?
             and id between ? and ?
         order by id desc

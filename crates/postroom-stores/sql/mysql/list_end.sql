@@ -1,4 +1,4 @@
--- How far down a search looks: the id of the last of so many messages. Five times, for each place
+-- How far down a search looks: the id of the last of so many messages. Four times, for each place
 -- to look at: which one is meant, as in list, that aggregate or key, newest id, how many before it.
 (
     select id
@@ -21,23 +21,8 @@ union all
 union all
 (
     select id
-    from (
-        select id from postroom_outbox_queue
-        union all
-        select id from postroom_outbox_ordered
-        union all
-        select id from postroom_outbox_parked
-    ) as live
-    where ? = 3
-        and id <= ?
-    order by id desc
-    limit 1 offset ?
-)
-union all
-(
-    select id
     from postroom_outbox_message force index (aggregate)
-    where ? = 4
+    where ? = 3
         and aggregate_type = ?
         and aggregate_id = ?
         and id <= ?
@@ -48,7 +33,7 @@ union all
 (
     select id
     from postroom_outbox_message force index (ordering)
-    where ? = 5
+    where ? = 4
         and ordering_key = ?
         and id <= ?
     order by id desc

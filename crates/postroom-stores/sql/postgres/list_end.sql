@@ -24,22 +24,8 @@ union all
 union all
 (
     select id
-    from (
-        select id from postroom.outbox_queue
-        union all
-        select id from postroom.outbox_parked
-    ) as live
-    where $1 = 3
-        and id <= $2
-    order by id desc
-    limit 1
-    offset $3
-)
-union all
-(
-    select id
     from postroom.outbox_message
-    where $1 = 4
+    where $1 = 3
         and aggregate_type = $4::text
         and aggregate_id = $5::text
         and id <= $2
@@ -51,7 +37,7 @@ union all
 (
     select id
     from postroom.outbox_message
-    where $1 = 5
+    where $1 = 4
         and ordering_key = $6::text
         and id <= $2
     order by id desc

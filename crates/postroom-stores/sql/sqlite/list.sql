@@ -1,12 +1,12 @@
--- The ids of one page of messages, newest first.
+-- The ids of one page of messages, newest first; list_live has those of live rows.
 -- ?1 status (1 pending, 2 leased, 3 failed, 4 done, 5 dead), ?2 topic, ?3 start of the topic,
 -- ?4 tenant, ?5 type and ?6 id of the aggregate, ?7 ordering key, ?8 written since and ?9 before,
 -- ?10 part of the last error, ?11 least attempts, ?12 reason; null filters nothing.
 -- ?13 oldest id, ?14 newest id, ?15 limit, ?16 how many messages to look at, ?17 where: 1 among all
--- messages, 2 dead letters, 3 live rows, 4 those of the aggregate, 5 those of the ordering key.
+-- messages, 2 dead letters, 3 those of the aggregate, 4 those of the ordering key.
 select m.id
 from (
-  -- One of the five is run.
+  -- One of the four is run.
   select id from (
     select id from postroom_outbox_message
     where ?17 = 1 and id between ?13 and ?14
@@ -14,30 +14,20 @@ from (
   )
   union all
   select id from (
-    select id from postroom_outbox_settled
+    select id from postroom_outbox_settled indexed by postroom_outbox_settled_dead
     where ?17 = 2 and state = 2 and id between ?13 and ?14
     order by id desc limit ?16
   )
   union all
   select id from (
-    select id from (
-      select id from postroom_outbox_queue
-      union all
-      select id from postroom_outbox_parked
-    )
-    where ?17 = 3 and id between ?13 and ?14
-    order by id desc limit ?16
-  )
-  union all
-  select id from (
     select id from postroom_outbox_message indexed by postroom_outbox_message_aggregate
-    where ?17 = 4 and aggregate_type = ?5 and aggregate_id = ?6 and id between ?13 and ?14
+    where ?17 = 3 and aggregate_type = ?5 and aggregate_id = ?6 and id between ?13 and ?14
     order by id desc limit ?16
   )
   union all
   select id from (
     select id from postroom_outbox_message indexed by postroom_outbox_message_ordering
-    where ?17 = 5 and ordering_key = ?7 and id between ?13 and ?14
+    where ?17 = 4 and ordering_key = ?7 and id between ?13 and ?14
     order by id desc limit ?16
   )
 ) candidate

@@ -8,29 +8,19 @@ select id from (
 )
 union all
 select id from (
-  select id from postroom_outbox_settled
+  select id from postroom_outbox_settled indexed by postroom_outbox_settled_dead
   where ?1 = 2 and state = 2 and id <= ?2
   order by id desc limit 1 offset ?3
 )
 union all
 select id from (
-  select id from (
-    select id from postroom_outbox_queue
-    union all
-    select id from postroom_outbox_parked
-  )
-  where ?1 = 3 and id <= ?2
-  order by id desc limit 1 offset ?3
-)
-union all
-select id from (
   select id from postroom_outbox_message indexed by postroom_outbox_message_aggregate
-  where ?1 = 4 and aggregate_type = ?4 and aggregate_id = ?5 and id <= ?2
+  where ?1 = 3 and aggregate_type = ?4 and aggregate_id = ?5 and id <= ?2
   order by id desc limit 1 offset ?3
 )
 union all
 select id from (
   select id from postroom_outbox_message indexed by postroom_outbox_message_ordering
-  where ?1 = 5 and ordering_key = ?6 and id <= ?2
+  where ?1 = 4 and ordering_key = ?6 and id <= ?2
   order by id desc limit 1 offset ?3
 )

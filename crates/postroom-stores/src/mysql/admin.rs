@@ -12,31 +12,36 @@ use super::MySqlStore;
 use super::classify::classify;
 use super::row::{count, counter, flag, stored_message, text, text_or_none, time, time_or_none};
 use super::session::broken;
-use crate::listing::{Place, SEARCHED, Span};
+use crate::listing::{self, Lists, Mark, Place, Span};
 use crate::row::{Payloads, state, status_code};
 
-impl MySqlStore {
-    pub(super) async fn list_page(&self, list: &List) -> Result<Page> {
-        let Some(span) = Span::new(list) else { return Ok(Page::default()) };
-        let end = if list.is_search() { self.list_end(list, span).await? } else { None };
-        let span = span.down_to(end);
-        let ids = self.list_ids(list, span).await?;
-        Ok(span.page(&ids, self.records("list", &ids, Payloads::Left).await?))
+impl Lists for MySqlStore {
+    /// There is no index of dead letters alone.
+    fn sorts(&self, place: Place) -> bool {
+        place == Place::DeadLetters
     }
 
-    async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
-        let mut query = self.query(&self.sql.list_end);
-        for place in PLACES {
-            query = at(query, place, list).bind(span.newest).bind(SEARCHED - 1);
-        }
-        let rows = self.engine_rows("list", query).await?;
-        let end = rows.first().map(|row| row.try_get("id")).transpose();
-        end.map_err(|error| classify("list", error))
+    async fn end(&self, list: &List, newest: Mark, count: u32) -> Result<Option<Mark>> {
+        let query = if list.follows_queue() {
+            let mut query = self.query(&self.sql.list_live_end);
+            for _ in LIVE_TABLES {
+                query = query.bind(newest.seq).bind(count);
+            }
+            query.bind(count - 1)
+        } else {
+            let mut query = self.query(&self.sql.list_end);
+            for place in PLACES {
+                query = at(query, place, list).bind(newest.id).bind(count - 1);
+            }
+            query
+        };
+        Ok(self.marks(query).await?.pop())
     }
 
-    async fn list_ids(&self, list: &List, span: Span) -> Result<Vec<MessageId>> {
+    async fn within(&self, list: &List, span: Span) -> Result<Vec<Mark>> {
+        let is_live = list.follows_queue();
         let mut query = self
-            .query(&self.sql.list)
+            .query(if is_live { &self.sql.list_live } else { &self.sql.list })
             .bind(list.status.map(status_code))
             .bind(list.topic.clone())
             .bind(list.topic_prefix.clone())
@@ -49,13 +54,39 @@ impl MySqlStore {
             .bind(list.error.clone())
             .bind(list.min_attempts)
             .bind(list.reason.map(DeadReason::code));
-        for place in PLACES {
-            query = at(query, place, list).bind(span.oldest).bind(span.newest).bind(span.reach);
+        let Span { newest, oldest, limit, reach } = span;
+        if is_live {
+            for _ in LIVE_TABLES {
+                query = query.bind(oldest.seq).bind(newest.seq).bind(reach);
+            }
+        } else {
+            for place in PLACES {
+                query = at(query, place, list).bind(oldest.id).bind(newest.id).bind(reach);
+            }
         }
-        let rows = self.engine_rows("list", query.bind(span.limit)).await?;
-        let ids: sqlx::Result<_> =
-            rows.iter().map(|row| row.try_get::<Uuid, _>("id").map(MessageId::from)).collect();
-        ids.map_err(|error| classify("list", error))
+        self.marks(query.bind(limit)).await
+    }
+
+    async fn at(&self, id: MessageId) -> Result<Option<Mark>> {
+        Ok(self.marks(self.query(&self.sql.list_at).bind(id.as_uuid())).await?.pop())
+    }
+}
+
+impl MySqlStore {
+    pub(super) async fn list_page(&self, list: &List) -> Result<Page> {
+        let found = listing::find(self, list).await?;
+        let records = self.records("list", &found.ids, Payloads::Left).await?;
+        Ok(found.page(records))
+    }
+
+    async fn marks(&self, query: Arguments) -> Result<Vec<Mark>> {
+        let rows = self.engine_rows("list", query).await?;
+        let mark = |row: &MySqlRow| -> sqlx::Result<Mark> {
+            // Only lists of live rows tell places in the queue.
+            let seq = if row.len() > 1 { row.try_get("seq")? } else { 0 };
+            Ok(Mark { id: row.try_get("id")?, seq })
+        };
+        rows.iter().map(mark).collect::<sqlx::Result<_>>().map_err(|error| classify("list", error))
     }
 
     pub(super) async fn get_detail(&self, id: MessageId) -> Result<Option<Detail>> {
@@ -77,8 +108,11 @@ impl MySqlStore {
 }
 
 /// The places in the order of the statements.
-const PLACES: [Place; 5] =
-    [Place::Messages, Place::DeadLetters, Place::Live, Place::Aggregate, Place::OrderingKey];
+const PLACES: [Place; 4] =
+    [Place::Messages, Place::DeadLetters, Place::Aggregate, Place::OrderingKey];
+
+/// The tables of live rows in the order of the statements.
+const LIVE_TABLES: [&str; 3] = ["queue", "ordered", "parked"];
 
 type Arguments = Query<'static, MySql, MySqlArguments>;
 

@@ -3,8 +3,9 @@
 use postroom_core::lifecycle::DeadReason;
 use postroom_core::store::{Attempt, Detail, List, Page, Record, Stats};
 use postroom_core::{MessageId, OwnerToken, Result, WorkId};
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
 use uuid::Uuid;
 
 use super::PgStore;
@@ -13,35 +14,35 @@ use super::classify::classify;
 use super::row::{count, counter, stored_message, time, time_or_none};
 use super::session::broken;
 use super::time::PgTime;
-use crate::listing::{Place, SEARCHED, Span};
+use crate::listing::{self, Lists, Mark, Place, Span};
 use crate::row::{Payloads, state, status_code};
 
-impl PgStore {
-    pub(super) async fn list_page(&self, list: &List) -> Result<Page> {
-        let Some(span) = Span::new(list) else { return Ok(Page::default()) };
-        let end = if list.is_search() { self.list_end(list, span).await? } else { None };
-        let span = span.down_to(end);
-        let ids = self.list_ids(list, span).await?;
-        Ok(span.page(&ids, self.records("list", &ids, Payloads::Left).await?))
+impl Lists for PgStore {
+    async fn end(&self, list: &List, newest: Mark, count: u32) -> Result<Option<Mark>> {
+        let before_it = integer(count - 1);
+        let query = match Place::of(list) {
+            Place::Live => self
+                .query(&self.sql.list_live_end)
+                .bind(list.status.map(status_code))
+                .bind(newest.seq)
+                .bind(before_it),
+            place => self
+                .query(&self.sql.list_end)
+                .bind(place.code())
+                .bind(newest.id)
+                .bind(before_it)
+                .bind(list.aggregate_type.clone())
+                .bind(list.aggregate_id.clone())
+                .bind(list.ordering_key.clone()),
+        };
+        Ok(self.marks(query).await?.pop())
     }
 
-    async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
+    async fn within(&self, list: &List, span: Span) -> Result<Vec<Mark>> {
+        let place = Place::of(list);
+        let text = if place == Place::Live { &self.sql.list_live } else { &self.sql.list };
         let query = self
-            .query(&self.sql.list_end)
-            .bind(Place::of(list).code())
-            .bind(span.newest)
-            .bind(integer(SEARCHED - 1))
-            .bind(list.aggregate_type.clone())
-            .bind(list.aggregate_id.clone())
-            .bind(list.ordering_key.clone());
-        let rows = self.engine_rows("list", query).await?;
-        let end = rows.first().map(|row| row.try_get("id")).transpose();
-        end.map_err(|error| classify("list", error))
-    }
-
-    async fn list_ids(&self, list: &List, span: Span) -> Result<Vec<MessageId>> {
-        let query = self
-            .query(&self.sql.list)
+            .query(text)
             .bind(list.status.map(status_code))
             .bind(list.topic.clone())
             .bind(list.topic_prefix.clone())
@@ -53,16 +54,42 @@ impl PgStore {
             .bind(list.until.map(PgTime))
             .bind(list.error.clone())
             .bind(list.min_attempts.map(integer))
-            .bind(list.reason.map(DeadReason::code))
-            .bind(span.oldest)
-            .bind(span.newest)
-            .bind(integer(span.limit))
-            .bind(integer(span.reach))
-            .bind(Place::of(list).code());
+            .bind(list.reason.map(DeadReason::code));
+        let (limit, reach) = (integer(span.limit), integer(span.reach));
+        let query = match place {
+            Place::Live => {
+                query.bind(span.oldest.seq).bind(span.newest.seq).bind(limit).bind(reach)
+            }
+            place => query
+                .bind(span.oldest.id)
+                .bind(span.newest.id)
+                .bind(limit)
+                .bind(reach)
+                .bind(place.code()),
+        };
+        self.marks(query).await
+    }
+
+    async fn at(&self, id: MessageId) -> Result<Option<Mark>> {
+        Ok(self.marks(self.query(&self.sql.list_at).bind(id.as_uuid())).await?.pop())
+    }
+}
+
+impl PgStore {
+    pub(super) async fn list_page(&self, list: &List) -> Result<Page> {
+        let found = listing::find(self, list).await?;
+        let records = self.records("list", &found.ids, Payloads::Left).await?;
+        Ok(found.page(records))
+    }
+
+    async fn marks(&self, query: Query<'static, Postgres, PgArguments>) -> Result<Vec<Mark>> {
         let rows = self.engine_rows("list", query).await?;
-        let ids: sqlx::Result<_> =
-            rows.iter().map(|row| row.try_get::<Uuid, _>("id").map(MessageId::from)).collect();
-        ids.map_err(|error| classify("list", error))
+        let mark = |row: &PgRow| -> sqlx::Result<Mark> {
+            // Only lists of live rows tell places in the queue.
+            let seq = if row.len() > 1 { row.try_get("seq")? } else { 0 };
+            Ok(Mark { id: row.try_get("id")?, seq })
+        };
+        rows.iter().map(mark).collect::<sqlx::Result<_>>().map_err(|error| classify("list", error))
     }
 
     pub(super) async fn get_detail(&self, id: MessageId) -> Result<Option<Detail>> {

@@ -17,7 +17,7 @@ use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
 use crate::{Roles, StoreConfig};
 
-const MIGRATIONS: [Migration; 5] = [
+const MIGRATIONS: [Migration; 6] = [
     Migration {
         version: 1,
         sql: include_str!("../../migrations/postgres/0001_tables.sql"),
@@ -41,6 +41,11 @@ const MIGRATIONS: [Migration; 5] = [
     Migration {
         version: 5,
         sql: include_str!("../../migrations/postgres/0005_watch.sql"),
+        per_queue: true,
+    },
+    Migration {
+        version: 6,
+        sql: include_str!("../../migrations/postgres/0006_lists.sql"),
         per_queue: true,
     },
 ];

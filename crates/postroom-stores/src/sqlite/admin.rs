@@ -7,24 +7,22 @@ use postroom_core::store::{
     Stats, TopicStats,
 };
 use postroom_core::{JoinId, MessageId, OwnerToken, Result, Timestamp, Topic, WorkId};
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Row, Sqlite};
 use uuid::Uuid;
 
 use super::SqliteStore;
 use super::classify::classify;
-use crate::listing::{Place, SEARCHED, Span};
+use crate::listing::{self, Lists, Mark, Place, Span};
 use crate::row::{Payloads, StoredMessage, state, status_code};
 
 impl AdminStore for SqliteStore {
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page>> {
         Box::pin(async move {
-            let Some(span) = Span::new(list) else { return Ok(Page::default()) };
-            let end = if list.is_search() { self.list_end(list, span).await? } else { None };
-            let span = span.down_to(end);
-            let ids = self.list_ids(list, span).await?;
-            let records = self.records(&self.inner.reader, &ids, Payloads::Left).await?;
-            Ok(span.page(&ids, records))
+            let found = listing::find(self, list).await?;
+            let records = self.records(&self.inner.reader, &found.ids, Payloads::Left).await?;
+            Ok(found.page(records))
         })
     }
 
@@ -128,20 +126,29 @@ impl AdminStore for SqliteStore {
     }
 }
 
-impl SqliteStore {
-    async fn list_end(&self, list: &List, span: Span) -> Result<Option<Uuid>> {
-        let query = sqlx::query_scalar(self.sql().list_end.clone())
-            .bind(Place::of(list).code())
-            .bind(span.newest)
-            .bind(SEARCHED - 1)
-            .bind(&list.aggregate_type)
-            .bind(&list.aggregate_id)
-            .bind(&list.ordering_key);
-        query.fetch_optional(&self.inner.reader).await.map_err(classify)
+impl Lists for SqliteStore {
+    async fn end(&self, list: &List, newest: Mark, count: u32) -> Result<Option<Mark>> {
+        let query = match Place::of(list) {
+            Place::Live => sqlx::query(self.sql().list_live_end.clone())
+                .bind(list.status.map(status_code))
+                .bind(newest.seq)
+                .bind(count - 1),
+            place => sqlx::query(self.sql().list_end.clone())
+                .bind(place.code())
+                .bind(newest.id)
+                .bind(count - 1)
+                .bind(&list.aggregate_type)
+                .bind(&list.aggregate_id)
+                .bind(&list.ordering_key),
+        };
+        Ok(self.marks(query).await?.pop())
     }
 
-    async fn list_ids(&self, list: &List, span: Span) -> Result<Vec<MessageId>> {
-        let query = sqlx::query_scalar(self.sql().list.clone())
+    async fn within(&self, list: &List, span: Span) -> Result<Vec<Mark>> {
+        let place = Place::of(list);
+        let sql = self.sql();
+        let text = if place == Place::Live { &sql.list_live } else { &sql.list };
+        let query = sqlx::query(text.clone())
             .bind(list.status.map(status_code))
             .bind(&list.topic)
             .bind(&list.topic_prefix)
@@ -153,14 +160,32 @@ impl SqliteStore {
             .bind(list.until.map(Timestamp::as_micros))
             .bind(&list.error)
             .bind(list.min_attempts)
-            .bind(list.reason.map(DeadReason::code))
-            .bind(span.oldest)
-            .bind(span.newest)
-            .bind(span.limit)
-            .bind(span.reach)
-            .bind(Place::of(list).code());
-        let ids: Vec<Uuid> = query.fetch_all(&self.inner.reader).await.map_err(classify)?;
-        Ok(ids.into_iter().map(MessageId::from).collect())
+            .bind(list.reason.map(DeadReason::code));
+        let Span { newest, oldest, limit, reach } = span;
+        self.marks(match place {
+            Place::Live => query.bind(oldest.seq).bind(newest.seq).bind(limit).bind(reach),
+            place => {
+                query.bind(oldest.id).bind(newest.id).bind(limit).bind(reach).bind(place.code())
+            }
+        })
+        .await
+    }
+
+    async fn at(&self, id: MessageId) -> Result<Option<Mark>> {
+        let query = sqlx::query(self.sql().list_at.clone()).bind(id.as_uuid());
+        Ok(self.marks(query).await?.pop())
+    }
+}
+
+impl SqliteStore {
+    async fn marks(&self, query: Query<'_, Sqlite, SqliteArguments>) -> Result<Vec<Mark>> {
+        let rows = query.fetch_all(&self.inner.reader).await.map_err(classify)?;
+        let mark = |row: &SqliteRow| -> sqlx::Result<Mark> {
+            // Only lists of live rows tell places in the queue.
+            let seq = if row.len() > 1 { row.try_get("seq")? } else { 0 };
+            Ok(Mark { id: row.try_get("id")?, seq })
+        };
+        rows.iter().map(mark).collect::<sqlx::Result<_>>().map_err(classify)
     }
 }
 

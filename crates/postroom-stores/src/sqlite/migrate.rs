@@ -42,6 +42,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0006_watch.sql"),
         per_queue: true,
     },
+    Migration {
+        version: 7,
+        sql: include_str!("../../migrations/sqlite/0007_lists.sql"),
+        per_queue: true,
+    },
 ];
 
 // The first version of the client that can work with the newest schema: an older one would settle

@@ -25,7 +25,7 @@ pub async fn adm_1_newest_first_page_by_page<H: Harness>(env: Case<H>) {
         let Some(last) = page.last().copied() else {
             break;
         };
-        before = Some(last);
+        before = Some(last.into());
         pages.push(page);
     }
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 1]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom_core::lifecycle::DeadReason;
-use postroom_core::store::{AdminStore, List, Page, Status};
+use postroom_core::store::{AdminStore, List, Page, Purge, Status};
 use postroom_core::{Lease, Message, MessageBuilder, MessageId};
 
 use crate::harness::{Env, Harness, plain};
@@ -64,11 +64,12 @@ pub async fn adm_1_a_page_says_where_the_next_begins<H: Harness>(env: Case<H>) {
     let ids = env.publish_many(3).await;
     let mut list = List { limit: 2, ..List::default() };
     let first = page(&env, &list).await;
-    assert_eq!((first.records.len(), first.next), (2, Some(ids[1])));
+    assert_eq!((first.records.len(), first.next), (2, Some(ids[1].into())));
     list.before = first.next;
     let last = page(&env, &list).await;
     assert_eq!((last.records[0].id, last.records.len(), last.next), (ids[0], 1, None));
-    let nothing = List { before: Some(MessageId::from(uuid::Uuid::nil())), ..List::default() };
+    let nothing =
+        List { before: Some(MessageId::from(uuid::Uuid::nil()).into()), ..List::default() };
     let empty = page(&env, &nothing).await;
     assert!(empty.records.is_empty() && empty.next.is_none());
 }
@@ -206,7 +207,73 @@ pub async fn adm_1_filters_work_together<H: Harness>(env: Case<H>) {
     };
     assert_eq!(all(&env, list.clone()).await, wanted);
     let page = page(&env, &list).await;
-    assert_eq!((page.records.len(), page.next), (2, Some(wanted[1])), "a full page, then the rest");
+    let next = Some(wanted[1].into());
+    assert_eq!((page.records.len(), page.next), (2, next), "a full page, then the rest");
+}
+
+/// What is not settled yet comes by its place in the queue, not by its id: ids are the producers'.
+pub async fn adm_1_live_messages_are_in_the_order_of_the_queue<H: Harness>(env: Case<H>) {
+    let id = |n: u8| MessageId::from(uuid::Uuid::from_bytes([n; 16]));
+    for n in [7, 3, 9, 1, 5] {
+        let message = plain().id(id(n));
+        let message = match n {
+            3 => message.due_after(LATER),
+            1 => message.ordering_key("k"),
+            _ => message,
+        };
+        publish(&env, message).await;
+    }
+    let pending = List { status: Some(Status::Pending), limit: 1, ..List::default() };
+    let expected = [5, 1, 9, 3, 7].map(id);
+    assert_eq!(all(&env, pending.clone()).await, expected);
+    let plain = all(&env, List { limit: 2, ..List::default() }).await;
+    assert_eq!(plain, [9, 7, 5, 3, 1].map(id), "everything is in the order of ids");
+    // A message alone is a place, too.
+    let list = List { before: Some(id(9).into()), limit: 50, ..pending.clone() };
+    assert_eq!(all(&env, list.clone()).await, expected[3..]);
+    let record = env.record(id(9)).await;
+    assert_eq!(list.place_of(&record).work, Some(record.work));
+    // Of one that is gone, or never was, the next older one counts.
+    let list = List { before: Some(id(8).into()), ..list };
+    assert_eq!(all(&env, list.clone()).await, [id(7)]);
+    let list = List { before: Some(id(0).into()), ..list };
+    assert_eq!(all(&env, list).await, []);
+}
+
+/// A page goes on where it ended, though the message it ended with was settled and deleted.
+pub async fn adm_1_a_page_goes_on_behind_what_is_gone<H: Harness>(env: Case<H>) {
+    let ids = env.publish_many(4).await;
+    let mut list = List { status: Some(Status::Pending), limit: 2, ..List::default() };
+    let first = page(&env, &list).await;
+    assert_eq!(first.records.iter().map(|record| record.id).collect::<Vec<_>>(), [ids[3], ids[2]]);
+    let _ = env.store().discard(&[ids[2], ids[1]]).await.expect("discard");
+    let purge = Purge { done: Some(Duration::ZERO), ..Purge::default() };
+    assert_eq!(env.queue.purge(&purge).await.expect("purge").messages, 2);
+    list.before = first.next;
+    assert_eq!(all(&env, list).await, [ids[0]]);
+}
+
+/// Each status is found among more live messages than one call looks at.
+pub async fn adm_1_live_messages_of_every_status_among_many<H: Harness>(env: Case<H>) {
+    let failed = failed(&env, plain(), "x").await;
+    let keyed = {
+        let (id, lease) = held(&env, plain().ordering_key("k")).await;
+        let _ = env.queue.abandon_for(env.me, &[lease], LATER, "y").await.expect("abandon");
+        id
+    };
+    let (leased, _) = held(&env, plain()).await;
+    let messages = (0..600).map(|_| plain());
+    let ready = env.outbox.publish_all(messages).await.expect("publish");
+    let of = async |status, limit| {
+        all(&env, List { status: Some(status), limit, ..List::default() }).await
+    };
+    assert_eq!(of(Status::Leased, 50).await, [leased]);
+    assert_eq!(of(Status::Failed, 50).await, [keyed, failed]);
+    let mut pending: Vec<_> = ready.iter().rev().map(|published| published.id).collect();
+    pending.extend([keyed, failed]);
+    assert_eq!(of(Status::Pending, 499).await, pending);
+    let list = List { status: Some(Status::Failed), error: some("y"), ..List::default() };
+    assert_eq!(all(&env, list).await, [keyed]);
 }
 
 /// Every status, found among live rows, dead ones and all, is found with a filter, too.

@@ -312,6 +312,9 @@ suite! { $
         adm_1_filters_work_together,
         adm_1_filters_work_with_every_status,
         adm_1_a_search_goes_on_where_it_stopped,
+        adm_1_live_messages_are_in_the_order_of_the_queue,
+        adm_1_a_page_goes_on_behind_what_is_gone,
+        adm_1_live_messages_of_every_status_among_many,
     }
     watch: watch, Options::default() => {
         adm_1_a_list_has_no_payloads_but_knows_their_sizes,

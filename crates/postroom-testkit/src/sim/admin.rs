@@ -23,14 +23,18 @@ impl AdminStore for SimStore {
                 .filter_map(|seq| Some((record(&state, *seq)?, &state.messages[seq].message)))
                 .filter(|(record, stored)| matches(record, stored, list))
                 .map(|(record, _)| record)
+                .filter(|record| is_older(&state, record, list))
                 .collect();
-            records.sort_by_key(|record| std::cmp::Reverse(record.id));
+            match list.follows_queue() {
+                true => records.sort_by_key(|record| std::cmp::Reverse(record.work.seq())),
+                false => records.sort_by_key(|record| std::cmp::Reverse(record.id)),
+            }
             records.truncate(list.limit as usize);
             for record in &mut records {
                 record.message = record.message.as_ref().map(Message::without_payload);
             }
             let full = records.len() == list.limit as usize;
-            let next = records.last().map(|record| record.id).filter(|_| full);
+            let next = records.last().map(|record| list.place_of(record)).filter(|_| full);
             Ok(Page { records, next })
         })
     }
@@ -203,7 +207,24 @@ fn matches(record: &Record, stored: &Message, list: &List) -> bool {
         })
         && list.min_attempts.is_none_or(|least| record.attempts >= least)
         && is(&list.reason, record.reason)
-        && list.before.is_none_or(|before| record.id < before)
+}
+
+/// Whether it comes behind the place where the page before ended.
+fn is_older(state: &State, record: &Record, list: &List) -> bool {
+    let Some(before) = list.before else { return true };
+    if !list.follows_queue() {
+        return record.id < before.id;
+    }
+    match before.work {
+        Some(work) => record.work.seq() < work.seq(),
+        None => {
+            // The message, or if it is gone the next older one.
+            let known = state.by_id.iter().filter(|(id, _)| **id <= before.id);
+            known.max_by_key(|(id, _)| **id).is_some_and(|(id, seq)| {
+                record.work.seq() < *seq || (*id < before.id && record.work.seq() == *seq)
+            })
+        }
+    }
 }
 
 fn stats(state: &State, now: Timestamp) -> Stats {

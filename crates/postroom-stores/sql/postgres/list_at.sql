@@ -1,0 +1,6 @@
+-- A message, or if it is gone the next older one: where a list of live rows goes on. $1 id.
+select id, seq
+from postroom.outbox_message
+where id <= $1::uuid
+order by id desc
+limit 1
