@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postroom_core::store::{AdminStore, List};
+use postroom_core::store::{AdminStore, List, Status};
 use postroom_core::{Message, Outbox};
 use postroom_stores::MySqlStore;
 use postroom_testkit::Harness;
@@ -45,6 +45,22 @@ async fn adm_1_lists_by_aggregate_and_ordering_key_read_what_they_find() {
             assert!(read < 1_000, "{list:?} read {read} rows of 22,500");
         }
     }
+    pool.close().await;
+    my.finish().await;
+}
+
+/// 45,000 rows are live, and a page of them looks at the last few.
+#[tokio::test(flavor = "multi_thread")]
+async fn adm_1_lists_of_live_messages_do_not_sort_them_all() {
+    let my = My::on_database_time().await;
+    fill(&my, 0).await;
+    let (store, pool) = counted(&my);
+    let list = List { status: Some(Status::Pending), limit: 10, ..List::default() };
+    let before = rows_read(&pool).await;
+    let page = store.list(&list).await.expect("lists");
+    let read = rows_read(&pool).await - before;
+    assert_eq!((page.records.len(), page.next.is_some()), (10, true));
+    assert!(read < 10_000, "read {read} rows of 45,000");
     pool.close().await;
     my.finish().await;
 }
