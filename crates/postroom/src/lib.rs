@@ -111,6 +111,24 @@
 
 #[doc(inline)]
 pub use postroom_core::*;
+/// ```
+/// use postroom::Event;
+/// use serde::Serialize;
+///
+/// #[derive(Serialize, Event)]
+/// #[event(topic = "order.placed")]
+/// struct OrderPlaced {
+///     #[event(aggregate = "order")]
+///     order_id: u64,
+///     #[event(tenant)]
+///     shop: String,
+///     total_cents: u64,
+/// }
+/// # let event = OrderPlaced { order_id: 7, shop: "acme".into(), total_cents: 1 };
+/// # assert_eq!(event.aggregate(), Some(("order".into(), "7".into())));
+/// # assert_eq!(event.tenant_id().as_deref(), Some("acme"));
+/// ```
+///
 pub use postroom_derive::Event;
 
 #[cfg(feature = "sinks")]
