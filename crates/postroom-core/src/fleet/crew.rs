@@ -244,8 +244,9 @@ where
     /// Looks after one store until it is gone.
     async fn look_after(self: Arc<Self>, member: Arc<Member<P>>) {
         let (backoff, mut failures) = (Retry::default(), 0);
+        let mut handle = None;
         while member.is_mine().await {
-            match self.serve(&member).await {
+            match self.serve(&member, &mut handle).await {
                 Ok(()) => {
                     failures = 0;
                     member.is_now(MemberState::Elsewhere);
@@ -260,16 +261,17 @@ where
         }
         member.is_now(MemberState::Draining);
         // At the end of the whole fleet others may go on with the handles.
-        if !self.stop.is_cancelled()
-            && let Some(opened) = self.stores.forget(&member.listed)
-        {
-            let _ = timeout(CLOSING_LIMIT, opened.close()).await;
+        if !self.stop.is_cancelled() {
+            self.stores.forget(&member.listed);
+            if let Some(opened) = handle {
+                let _ = timeout(CLOSING_LIMIT, opened.close()).await;
+            }
         }
         lock(&self.leaving).retain(|other| !Arc::ptr_eq(other, &member));
     }
 
-    /// Serves a store as long as it is this process's.
-    async fn serve(&self, member: &Member<P>) -> Result<()> {
+    /// Serves a store as long as it is this process's, and leaves its handle behind.
+    async fn serve(&self, member: &Member<P>, handle: &mut Option<O>) -> Result<()> {
         member.is_now(MemberState::Opening);
         let id = &member.listed.id;
         let opening = timeout(OPENING_LIMIT, self.open(member));
@@ -278,13 +280,14 @@ where
             () = member.is_lost() => return Ok(()),
             opened = opening => opened.map_err(|_| late("open"))??,
         };
+        let opened = handle.insert(opened);
         let same = |other: &StoreId| member.is_now(MemberState::SameAs(other.clone()));
         let alone = tokio::select! {
             biased;
             () = member.is_lost() => return Ok(()),
             alone = self.identities.take(&identity, id, same) => alone,
         };
-        let running = self.dispatch(member, &opened)?;
+        let running = self.dispatch(member, opened)?;
         member.is_now(MemberState::Serving);
         member.is_lost().await;
         member.is_now(MemberState::Draining);

@@ -24,10 +24,11 @@ pub trait Opener<P, O>: Send + Sync + 'static {
 
 impl<P, O, F> Opener<P, O> for F
 where
-    F: for<'a> Fn(&'a Listed<P>) -> BoxFuture<'a, Result<O>> + Send + Sync + 'static,
+    P: Clone,
+    F: Fn(Listed<P>) -> BoxFuture<'static, Result<O>> + Send + Sync + 'static,
 {
     fn open<'a>(&'a self, listed: &'a Listed<P>) -> BoxFuture<'a, Result<O>> {
-        self(listed)
+        self(listed.clone())
     }
 }
 
@@ -147,12 +148,12 @@ where
         opened
     }
 
-    /// Forgets the handle of a store at a place where it is not any more; answers with it.
-    pub(super) fn forget(&self, listed: &Listed<P>) -> Option<O> {
+    /// Forgets the handle of a store at a place where it is not any more.
+    pub(super) fn forget(&self, listed: &Listed<P>) {
         let mut handles = lock(&self.0.handles);
-        let gone = handles.get(&listed.id).is_some_and(|handle| handle.place == listed.place);
-        let handle = if gone { handles.remove(&listed.id) } else { None };
-        handle.and_then(|handle| handle.opened.get().cloned())
+        if handles.get(&listed.id).is_some_and(|handle| handle.place == listed.place) {
+            handles.remove(&listed.id);
+        }
     }
 
     /// The store with a routing key.

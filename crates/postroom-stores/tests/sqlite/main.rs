@@ -7,6 +7,7 @@ mod acceptance;
 mod dispatcher;
 mod effects;
 mod faults;
+mod fleet;
 mod incoming;
 mod languages;
 mod locked;

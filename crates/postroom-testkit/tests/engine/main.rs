@@ -3,6 +3,7 @@
 
 mod dispatcher;
 mod documents;
+mod fleet;
 mod hot_path;
 mod inbox;
 mod observe;
