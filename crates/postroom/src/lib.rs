@@ -135,6 +135,8 @@ pub use postroom_derive::Event;
 pub use postroom_sinks as sinks;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use postroom_stores::Roles;
+#[cfg(feature = "sqlite")]
+pub use postroom_stores::fleet::SqliteFolder;
 #[cfg(feature = "mysql")]
 pub use postroom_stores::{MySqlStore, mysql};
 #[cfg(feature = "postgres")]
@@ -148,3 +150,8 @@ pub use postroom_stores::{SqliteStore, sqlite};
 #[cfg(all(doctest, feature = "sqlite"))]
 #[doc = include_str!("../../../docs/guide/inbox.md")]
 mod guide {}
+
+/// The code of the guide compiles.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../../docs/guide/many-databases.md")]
+mod many_databases {}
