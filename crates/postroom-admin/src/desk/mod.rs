@@ -4,6 +4,7 @@ pub(crate) mod act;
 pub(crate) mod audit;
 pub(crate) mod failures;
 pub(crate) mod jobs;
+pub(crate) mod purge;
 pub(crate) mod words;
 
 use std::fmt;

@@ -11,6 +11,7 @@ mod registry;
 mod snapshot;
 mod windows;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +49,10 @@ impl Observer {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.figures.snapshot(self.store.to_string(), self.queue)
+    }
+
+    pub(crate) fn topics(&self) -> BTreeMap<String, Throughput> {
+        self.figures.topics()
     }
 
     /// A message was written, by a transaction that is about to commit.

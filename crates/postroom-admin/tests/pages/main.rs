@@ -1,6 +1,8 @@
 //! The dashboard without a browser: what pages say, what forms do, and what is never in them.
 
+#[path = "../dash/mod.rs"]
 mod dash;
+mod forms;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +36,9 @@ const PAGES: [&str; 13] = [
     "/audit",
     "/api",
 ];
+
+/// Every page that is nothing but a form to change something.
+const FORMS: [&str; 2] = ["/publish", "/purge"];
 
 /// Waits until a page says something: figures are counted in the background.
 async fn until(router: &Router, path: &str, wanted: &str) -> String {
@@ -69,7 +74,7 @@ async fn dead_letter(shop: &Shop) -> MessageId {
 async fn adm_2_every_page_of_an_empty_store_says_what_to_do_next() {
     let shop = Shop::open().await;
     let router = shop.router();
-    for path in PAGES {
+    for path in PAGES.into_iter().chain(FORMS) {
         let (status, page) = get(&router, path).await;
         assert_eq!(status, StatusCode::OK, "{path}: {page}");
         html::check(&page, path);
@@ -288,9 +293,14 @@ async fn adm_3_read_only_pages_have_no_buttons_that_change_anything() {
         assert!(!page.contains("method=\"post\""), "{path}");
         assert!(page.contains("Read-only"), "{path}");
     }
-    let response = post(&router, "/messages/act", &[("act", "replay"), ("id", "x")]).await;
-    assert_eq!(response.status(), StatusCode::FORBIDDEN);
-    html::check(&text(response).await, "refused");
+    for path in FORMS {
+        assert_eq!(get(&router, path).await.0, StatusCode::FORBIDDEN, "{path}");
+    }
+    for path in FORMS.into_iter().chain(["/messages/act"]) {
+        let response = post(&router, path, &[("act", "replay"), ("id", "x")]).await;
+        assert_eq!(response.status(), StatusCode::FORBIDDEN, "{path}");
+        html::check(&text(response).await, "refused");
+    }
 }
 
 #[tokio::test]
@@ -318,7 +328,7 @@ async fn adm_2_below_another_path_every_link_stays_below_it() {
     let id = dead_letter(&shop).await;
     let admin = shop.admin(Access::local()).base_path("/ops/mail").router();
     let router = Router::new().nest("/ops/mail", admin);
-    for path in PAGES.into_iter().chain([&*format!("/messages/{id}")]) {
+    for path in PAGES.into_iter().chain(FORMS).chain([&*format!("/messages/{id}")]) {
         let path = format!("/ops/mail{}", path.trim_end_matches('/'));
         let (status, page) = get(&router, &path).await;
         assert_eq!(status, StatusCode::OK, "{path}: {page}");
@@ -357,6 +367,7 @@ async fn x24_assets_are_ours_and_kept_by_browsers_until_they_change() {
     let etag = response.headers()[header::ETAG].to_str().expect("text").to_owned();
     assert_eq!(ask(&etag).await.expect("an answer").status(), StatusCode::NOT_MODIFIED);
     let style = text(response).await;
+    assert!(!style.contains("prefers-color-scheme"), "a colour is named once, light and dark");
     assert!(!style.contains("http:") && !style.contains("https:") && !style.contains("@import"));
 }
 
