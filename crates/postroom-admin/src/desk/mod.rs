@@ -88,6 +88,7 @@ pub(crate) struct Desk {
     pub(crate) guarded_elsewhere: bool,
     pub(crate) base_path: String,
     pub(crate) trusts_forwarded_prefix: bool,
+    pub(crate) trusts_forwarded_for: bool,
     pub(crate) watch: Watch,
 }
 
@@ -117,6 +118,7 @@ impl Desk {
             guarded_elsewhere: settings.guarded_elsewhere,
             base_path: settings.base_path,
             trusts_forwarded_prefix: settings.trusts_forwarded_prefix,
+            trusts_forwarded_for: settings.trusts_forwarded_for,
             watch: settings.watch,
         })
     }
