@@ -119,7 +119,7 @@ fn pairs(attributes: &[KeyValue]) -> Vec<(&str, String)> {
     attributes.iter().map(|pair| (pair.key.as_str(), text(pair))).collect()
 }
 
-fn of<'a>(attributes: &'a [KeyValue], name: &str) -> Option<String> {
+fn of(attributes: &[KeyValue], name: &str) -> Option<String> {
     pairs(attributes).into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 

@@ -11,8 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::ConnectInfo;
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
