@@ -3,15 +3,18 @@
 //! A server that is missing is a failure, never a silent skip; only `--only sqlite` and
 //! `--quick` do without, and both say what they left out.
 
+mod contract;
 mod suite;
 mod summary;
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use self::contract::Round;
 pub(crate) use self::suite::LIGHT_ADAPTERS;
 use self::suite::Selection;
 use self::summary::Summary;
@@ -53,6 +56,7 @@ enum Step {
     Adapters,
     Kafka,
     Traces,
+    Contract,
     Alerts,
     Doctests,
     Docs,
@@ -70,6 +74,7 @@ impl Step {
             Self::Adapters => "adapters",
             Self::Kafka => "kafka",
             Self::Traces => "traces",
+            Self::Contract => "contract",
             Self::Alerts => "alerts",
             Self::Doctests => "doctests",
             Self::Docs => "docs",
@@ -103,8 +108,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn steps(options: &Options) -> Vec<Step> {
     use Step::{
-        Adapters, Alerts, Clippy, Conform, Docs, Doctests, Format, Kafka, Servers, Tests, Tidy,
-        Traces,
+        Adapters, Alerts, Clippy, Conform, Contract, Docs, Doctests, Format, Kafka, Servers, Tests,
+        Tidy, Traces,
     };
     let mut steps = if !options.filter.is_empty() {
         vec![Servers, Tests]
@@ -112,12 +117,12 @@ fn steps(options: &Options) -> Vec<Step> {
         vec![Format, Clippy, Tidy, Tests]
     } else {
         vec![
-            Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Traces, Alerts, Doctests, Docs,
-            Conform,
+            Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Traces, Contract, Alerts,
+            Doctests, Docs, Conform,
         ]
     };
     if !options.full {
-        steps.retain(|step| ![Adapters, Kafka, Traces, Alerts].contains(step));
+        steps.retain(|step| ![Adapters, Kafka, Traces, Contract, Alerts].contains(step));
     }
     if selection(options) != Selection::All {
         steps.retain(|&step| step != Servers);
@@ -142,8 +147,8 @@ fn print_left_out(options: &Options) -> Result<()> {
     }
     if !options.full {
         println!(
-            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink, traces, alert rules \
-             in promtool; `cargo xtask test --full` does."
+            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink, traces, the admin API \
+             against its description, alert rules in promtool; `cargo xtask test --full` does."
         );
     }
     Ok(())
@@ -167,6 +172,7 @@ impl Gate<'_> {
             Step::Adapters => self.adapters(),
             Step::Kafka => self.kafka(),
             Step::Traces => self.traces(),
+            Step::Contract => self.contract(),
             Step::Alerts => alerts(),
             Step::Doctests => {
                 self.cargo(&["test", "--workspace", "--features", LIGHT_ADAPTERS, "--doc"])
@@ -219,12 +225,30 @@ impl Gate<'_> {
         self.cargo(&[&["test"], &package[..], &["--lib", "--test", "kafka"]].concat())
     }
 
-    /// What is built only for those who send traces.
+    /// What is built only for those who send traces; the rest of the build is that of the tests.
     fn traces(&self) -> Result<()> {
-        let package = ["--package", "postroom-otel", "--features", "otlp"];
-        self.clippy(&package)?;
-        self.clippy(&["--package", "postroom-cli", "--features", "otel"])?;
-        self.cargo(&[&["test"], &package[..]].concat())
+        let features = format!("{LIGHT_ADAPTERS},postroom-otel/otlp,postroom-cli/otel");
+        let what = ["--workspace", "--features", &features, "--test", "otlp", "--test", "traces"];
+        self.cargo(&[&["test"], &what[..]].concat())?;
+        let features = ["--features", "postroom-otel/otlp,postroom-cli/otel"];
+        let packages = ["--package", "postroom-otel", "--package", "postroom-cli"];
+        self.clippy(&[&packages[..], &features[..]].concat())
+    }
+
+    /// The admin API against its description, on a file and on a server.
+    fn contract(&self) -> Result<()> {
+        self.cargo(&["build", "--workspace", "--features", LIGHT_ADAPTERS, "--bin", "postroom"])?;
+        let metadata = workspace::metadata()?;
+        let target = Path::new(workspace::text(&metadata["target_directory"]));
+        let postgres = Kind::Postgres.variable();
+        let url = self.servers.variables().find(|(variable, _)| *variable == postgres);
+        let file = Round { name: "SQLite", url: None, phases: "coverage,fuzzing", examples: 20 };
+        let mut rounds = vec![file];
+        if let Some((_, url)) = url {
+            let url = Some(url.to_owned());
+            rounds.push(Round { name: "PostgreSQL", url, phases: "fuzzing", examples: 10 });
+        }
+        contract::check(&target.join("debug/postroom"), &rounds)
     }
 
     fn clippy(&self, what: &[&str]) -> Result<()> {
@@ -284,7 +308,7 @@ mod tests {
     #[test]
     fn only_the_full_gate_needs_what_few_have() {
         let full = Options { full: true, ..Options::default() };
-        for step in [Step::Adapters, Step::Kafka, Step::Traces, Step::Alerts] {
+        for step in [Step::Adapters, Step::Kafka, Step::Traces, Step::Contract, Step::Alerts] {
             assert!(steps(&full).contains(&step));
             assert!(!steps(&Options::default()).contains(&step));
         }

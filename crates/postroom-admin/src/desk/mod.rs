@@ -89,6 +89,7 @@ pub(crate) struct Desk {
     pub(crate) guarded_elsewhere: bool,
     pub(crate) base_path: String,
     pub(crate) trusts_forwarded_prefix: bool,
+    pub(crate) trusts_forwarded_for: bool,
     pub(crate) watch: Watch,
 }
 
@@ -118,6 +119,7 @@ impl Desk {
             guarded_elsewhere: settings.guarded_elsewhere,
             base_path: settings.base_path,
             trusts_forwarded_prefix: settings.trusts_forwarded_prefix,
+            trusts_forwarded_for: settings.trusts_forwarded_for,
             watch: settings.watch,
         })
     }

@@ -301,7 +301,7 @@ impl Engine {
     async fn run(&self, jobs: &[Job]) -> Vec<Ran> {
         let limit = self.config.handler_timeout;
         let deadline = Instant::now() + limit;
-        let deliveries: Vec<_> = jobs.iter().map(|job| self.delivery(job, deadline)).collect();
+        let deliveries = self.deliveries(jobs, deadline);
         let call = timeout(limit, without_panic(self.intercepted(&deliveries)));
         let mut answer = tokio::select! {
             biased;
@@ -335,13 +335,23 @@ impl Engine {
         answer.into_iter().zip(&deliveries).map(ran).collect()
     }
 
-    fn delivery(&self, job: &Job, deadline: Instant) -> Delivery {
-        let (message, attempt) = (job.item.message.clone(), job.item.attempts + 1);
+    /// What the sink is called with: the same span for all, since it is one call.
+    fn deliveries(&self, jobs: &[Job], deadline: Instant) -> Vec<Delivery> {
         let observer = self.observer();
-        observer.handling(&message, attempt);
-        let span = observer.span(&message, attempt);
-        let right = Right { owner: self.owner, lease: job.item.lease };
-        Delivery::new(message, attempt, deadline, job.cancelled.clone(), span, right)
+        let attempt = |job: &Job| job.item.attempts + 1;
+        for job in jobs {
+            observer.handling(&job.item.message, attempt(job));
+        }
+        let span = match jobs {
+            [job] => observer.span(&job.item.message, attempt(job)),
+            jobs => observer.span_of_many(jobs.iter().map(|job| &job.item.message)),
+        };
+        let delivery = |job: &Job| {
+            let right = Right { owner: self.owner, lease: job.item.lease };
+            let (message, cancelled) = (job.item.message.clone(), job.cancelled.clone());
+            Delivery::new(message, attempt(job), deadline, cancelled, span.clone(), right)
+        };
+        jobs.iter().map(delivery).collect()
     }
 
     /// Ends when no lease of these is left: lost to somebody, or over by this process's clock,

@@ -110,6 +110,25 @@ impl Observer {
         )
     }
 
+    /// The span of a call that delivers many; with their topic, if they have the same.
+    pub(crate) fn span_of_many<'a>(
+        &self,
+        messages: impl ExactSizeIterator<Item = &'a Message>,
+    ) -> Span {
+        let (store, count) = (&*self.store, messages.len());
+        let mut topics = messages.map(Message::topic);
+        let first = topics.next().filter(|first| topics.all(|topic| topic == *first));
+        let topic = first.map(tracing::field::display);
+        tracing::info_span!(
+            "postroom.handle",
+            store,
+            topic,
+            count,
+            otel.name = Empty,
+            otel.kind = Empty
+        )
+    }
+
     /// A message took effect.
     pub(crate) fn succeeded(&self, message: &Message, took: Took) {
         let (id, key) = (message.id(), key(message));
