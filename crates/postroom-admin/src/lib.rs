@@ -80,8 +80,8 @@ impl Admin {
         self
     }
 
-    /// Takes the last address in the header `X-Forwarded-For` for that of the client, to count wrong
-    /// tokens by. Only behind a proxy that adds it. Default: the one in the extension
+    /// Takes the last address in the header `X-Forwarded-For` for the client's, by which wrong
+    /// tokens are counted. Only behind a proxy that adds it. Default: the one in the extension
     /// [`ConnectInfo`](axum::extract::ConnectInfo) of the request, if the server puts it there.
     #[must_use]
     pub fn trust_forwarded_for(mut self, trust: bool) -> Self {

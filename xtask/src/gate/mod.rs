@@ -36,6 +36,9 @@ pub(crate) struct Options {
     /// Leave out the tests that need a server; prints which these are
     #[arg(long, value_name = "STORE")]
     only: Option<Only>,
+    /// Only this check of the full form, and the servers that it needs
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["quick", "only"])]
+    step: Option<Step>,
     /// Run only the tests whose names contain one of these words, and no other check
     #[arg(last = true, value_name = "FILTER")]
     pub(crate) filter: Vec<String>,
@@ -46,7 +49,7 @@ enum Only {
     Sqlite,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Step {
     Format,
     Clippy,
@@ -111,6 +114,9 @@ fn steps(options: &Options) -> Vec<Step> {
         Adapters, Alerts, Clippy, Conform, Contract, Docs, Doctests, Format, Kafka, Servers, Tests,
         Tidy, Traces,
     };
+    if let Some(step) = options.step {
+        return vec![Servers, step];
+    }
     let mut steps = if !options.filter.is_empty() {
         vec![Servers, Tests]
     } else if options.quick {
@@ -139,7 +145,7 @@ fn selection(options: &Options) -> Selection {
 }
 
 fn print_left_out(options: &Options) -> Result<()> {
-    if !options.filter.is_empty() {
+    if !options.filter.is_empty() || options.step.is_some() {
         println!("only a part of the tests ran, and no other check: this is not the gate");
     }
     if selection(options) != Selection::All {
@@ -321,6 +327,12 @@ mod tests {
         assert_eq!(steps(&quick), [Step::Format, Step::Clippy, Step::Tidy, Step::Tests]);
         assert!(!steps(&sqlite).contains(&Step::Servers));
         assert!(steps(&sqlite).contains(&Step::Conform));
+    }
+
+    #[test]
+    fn one_step_has_its_servers() {
+        let options = Options { step: Some(Step::Traces), ..Options::default() };
+        assert_eq!(steps(&options), [Step::Servers, Step::Traces]);
     }
 
     #[test]

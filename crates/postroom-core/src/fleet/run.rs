@@ -29,7 +29,7 @@ pub struct FleetConfig {
 
 impl Default for FleetConfig {
     fn default() -> Self {
-        // Nobody else may be awake to tell of work in hundreds of stores, nor is anybody in a hurry.
+        // Hundreds of stores have nothing to do most of the time.
         let idle_interval = Some(Duration::from_secs(30));
         Self {
             dispatcher: DispatcherConfig { idle_interval, ..DispatcherConfig::default() },
