@@ -6,7 +6,7 @@ use anyhow::Result;
 use rustix::process::Signal;
 
 use crate::process::Background;
-use crate::{Place, Product, folder_of};
+use crate::{Place, Product, family, folder_of};
 
 const PROGRAM: &str = "chromedriver";
 
@@ -41,7 +41,10 @@ impl Product for Chromium {
         command.arg(format!("--port={}", place.port));
         // Browsers keep their profiles and their crash reports there.
         command.env("HOME", place.home).env("TMPDIR", place.home);
+        // A driver that is killed ends no browser, and browsers leave its group.
+        let home = place.home.to_string_lossy();
+        family::mark(&mut command, &home);
         let server = place.launch(&mut command, Signal::TERM, |log| log.contains(READY))?;
-        Ok((server, format!("http://127.0.0.1:{}", place.port)))
+        Ok((server.with_family(home.into()), format!("http://127.0.0.1:{}", place.port)))
     }
 }

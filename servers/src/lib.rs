@@ -16,6 +16,7 @@
 mod account;
 mod apt;
 mod chromium;
+mod family;
 pub mod interrupt;
 mod mariadb;
 mod nats;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+use crate::family;
 use crate::interrupt::{self, Interrupted};
 
 const POLL: Duration = Duration::from_millis(20);
@@ -77,6 +78,14 @@ pub fn wait_until(limit: Duration, mut ready: impl FnMut() -> Result<bool>) -> R
     Ok(true)
 }
 
+/// Like [`wait_until`], for who tidies up: a signal does not end it.
+pub(crate) fn retry_until(limit: Duration, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !done() && Instant::now() < deadline {
+        thread::sleep(POLL);
+    }
+}
+
 /// A program in the background; it is stopped when this value goes away, however that happens.
 #[derive(Debug)]
 pub struct Background {
@@ -85,19 +94,28 @@ pub struct Background {
     grace: Duration,
     /// What it needs; ended after it.
     helper: Option<Box<Self>>,
+    /// What it started is ended after it, too: its group, and who has this mark.
+    family: Option<String>,
 }
 
 impl Background {
     /// Starts the command; `stop` is the signal it understands as a request to end.
     pub fn start(command: &mut Command, stop: Signal) -> Result<Self> {
         let child = spawn(command)?;
-        Ok(Self { child, stop, grace: Duration::from_secs(10), helper: None })
+        Ok(Self { child, stop, grace: Duration::from_secs(10), helper: None, family: None })
     }
 
     /// Keeps another program for as long as this one.
     #[must_use]
     pub fn with(mut self, helper: Self) -> Self {
         self.helper = Some(Box::new(helper));
+        self
+    }
+
+    /// Ends what it started whenever it ends: its group, and every process that
+    /// [`family::mark`] marked.
+    pub(crate) fn with_family(mut self, mark: String) -> Self {
+        self.family = Some(mark);
         self
     }
 
@@ -113,6 +131,7 @@ impl Background {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             let _ = self.child.wait();
         }
+        // The guard that goes away here ends what left the group.
     }
 
     /// How the program ended, if it did.
@@ -124,8 +143,15 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         end(&mut self.child, self.grace, |pid, last| {
-            let _ = kill_process(pid, if last { Signal::KILL } else { self.stop });
+            let signal = if last { Signal::KILL } else { self.stop };
+            let _ = match &self.family {
+                Some(_) => kill_process_group(pid, signal),
+                None => kill_process(pid, signal),
+            };
         });
+        if let Some(mark) = &self.family {
+            family::end(mark);
+        }
     }
 }
 

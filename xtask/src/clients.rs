@@ -30,6 +30,9 @@ const NODE: Language = Language {
     install: install_node,
 };
 
+const SCHEMATHESIS: Language =
+    Language { name: "schemathesis", clients: &["schemathesis==4.32.5"], ..PYTHON };
+
 /// How the clients of one language are had.
 struct Language {
     name: &'static str,
@@ -74,6 +77,15 @@ pub(crate) fn print() -> Result<()> {
         println!("export {variable}={}", path.display());
     }
     Ok(())
+}
+
+/// The program that asks an API what its description promises. Installed apart, on first use.
+pub(crate) fn schemathesis() -> Result<PathBuf> {
+    let metadata = workspace::metadata()?;
+    let folder = Path::new(workspace::text(&metadata["target_directory"])).join("clients");
+    let folder = folder.join("schemathesis");
+    prepare(&folder, &SCHEMATHESIS)?;
+    Ok(folder.join("bin/schemathesis"))
 }
 
 /// Makes the folder hold exactly the clients of the language. A note that is written last says
@@ -177,7 +189,8 @@ mod tests {
 
     #[test]
     fn every_client_is_pinned() {
-        assert!(PYTHON.clients.iter().all(|client| client.contains("==")));
+        let python = PYTHON.clients.iter().chain(SCHEMATHESIS.clients);
+        assert!(python.into_iter().all(|client| client.contains("==")));
         assert!(NODE.clients.iter().all(|client| client.contains('@')));
     }
 }

@@ -50,6 +50,11 @@ export function startKeys(toggleTheme) {
   let going = 0;
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && isTyping(event.target)) event.target.blur();
+    if (event.key === "k" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      document.getElementById("jump").focus();
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     if (Date.now() - going < WAIT_MS) {
       going = 0;

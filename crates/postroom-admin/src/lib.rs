@@ -45,6 +45,7 @@ struct Settings {
     guarded_elsewhere: bool,
     base_path: String,
     trusts_forwarded_prefix: bool,
+    trusts_forwarded_for: bool,
     limits: Limits,
     shutdown: CancellationToken,
     watch: Watch,
@@ -76,6 +77,15 @@ impl Admin {
     #[must_use]
     pub fn trust_forwarded_prefix(mut self, trust: bool) -> Self {
         self.settings.trusts_forwarded_prefix = trust;
+        self
+    }
+
+    /// Takes the last address in the header `X-Forwarded-For` for the client's, by which wrong
+    /// tokens are counted. Only behind a proxy that adds it. Default: the one in the extension
+    /// [`ConnectInfo`](axum::extract::ConnectInfo) of the request, if the server puts it there.
+    #[must_use]
+    pub fn trust_forwarded_for(mut self, trust: bool) -> Self {
+        self.settings.trusts_forwarded_for = trust;
         self
     }
 

@@ -21,6 +21,8 @@ use crate::pages::sorry;
 
 /// The longest body of a request that carries no message.
 const MOST_BYTES: usize = 1024 * 1024;
+/// The longest one from somebody who needs no token: that is a form with a token in it.
+const MOST_PUBLIC_BYTES: usize = 16 * 1024;
 /// The longest body of a request with a message in it: payloads are escaped or encoded there.
 const MOST_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 
@@ -83,7 +85,10 @@ impl Guarded {
         H: Handler<T, Arc<Desk>>,
         T: 'static,
     {
-        let limit = DefaultBodyLimit::max(MOST_BYTES);
+        let limit = DefaultBodyLimit::max(match need {
+            Need::Public => MOST_PUBLIC_BYTES,
+            Need::Right(_) | Need::Both(..) => MOST_BYTES,
+        });
         self.with(Method::POST, path, need, on(MethodFilter::POST, handler).layer(limit))
     }
 

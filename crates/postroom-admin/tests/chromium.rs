@@ -2,7 +2,7 @@
 //!
 //! With `POSTROOM_TEST_FULL` also every page with hostile texts, and every page of a shop at work.
 //! `POSTROOM_PICTURES=1 POSTROOM_TEST_FULL=1 cargo nextest run -p postroom-admin pictures` writes
-//! the pictures of the guide.
+//! the pictures of the guide; with a folder instead of `1`, all of them to look at.
 
 mod dash;
 
@@ -49,6 +49,12 @@ fn dispatcher(shop: &Shop, fine: &watch::Receiver<bool>) -> Running {
         async move { if fine { Ok(()) } else { Err(HandlerError::dead("the bridge is out")) } }
     });
     Dispatcher::new(Arc::new(shop.store.clone()), handlers).start().expect("start")
+}
+
+/// # Panics
+/// When something on the page is too faint to be read.
+async fn is_legible(browser: &Browser) {
+    assert_eq!(browser.faint().await, [""; 0], "at {}", browser.url().await);
 }
 
 /// # Panics
@@ -118,6 +124,49 @@ async fn adm_2_a_paused_topic_holds_and_a_resumed_one_goes_on() {
     until_done(&shop, id).await;
     browser.goto(&format!("{}/messages?topic=parcel.sent", served.url)).await;
     browser.until_text("#list", "Done").await;
+    is_content(&browser).await;
+    browser.close().await;
+    assert!(running.shutdown(Duration::from_secs(5)).await);
+}
+
+/// In the long form only: `pages/forms.rs` sends the same forms without a browser.
+#[tokio::test(flavor = "multi_thread")]
+async fn adm_1_a_message_is_published_delivered_and_purged_by_hand() {
+    if !is_full() {
+        return;
+    }
+    let shop = Shop::open().await;
+    let (_weather, fine) = watch::channel(true);
+    let running = dispatcher(&shop, &fine);
+    let served = Served::start(shop.router()).await;
+    let browser = Browser::open(true, 1280, 800).await;
+    browser.goto(&format!("{}/messages", served.url)).await;
+    browser.click("#list a[href='/publish']").await;
+    browser.type_into("#field-topic", "parcel.sent").await;
+    browser.type_into("#field-payload", "{\"parcel\": 7,}").await;
+    browser.click("button.main-action").await;
+    browser.until_text("#about-payload", "key must be a string at line 1 column 14").await;
+    let kept = "document.querySelector('#field-payload').value";
+    assert_eq!(browser.eval(kept).await, "{\"parcel\": 7,}");
+    is_legible(&browser).await;
+    browser.eval(&format!("{kept} = ''")).await;
+    browser.type_into("#field-payload", "{\"parcel\": 7}").await;
+    // The refused form is complained about, as any answer that is not good.
+    assert!(browser.complaints().await.iter().all(|line| line.contains("422")));
+    browser.click("button.main-action").await;
+    browser.until_text(".flash", "Published.").await;
+    browser.until_text("#state", "Delivered").await;
+
+    browser.goto(&format!("{}/stores", served.url)).await;
+    browser.click("a[href='/purge']").await;
+    browser.until_text("main", "Count what would go").await;
+    browser.eval("document.querySelector('#field-done').value = '0s'").await;
+    browser.click("button.main-action").await;
+    browser.until_text("#plan", "Nothing has happened yet").await;
+    browser.click("#plan button.risky").await;
+    browser.until_text("#jobs", "1 message deleted").await;
+    let left = shop.store.list(&postroom::store::List::default()).await.expect("list").records;
+    assert!(left.is_empty(), "{left:?}");
     is_content(&browser).await;
     browser.close().await;
     assert!(running.shutdown(Duration::from_secs(5)).await);
@@ -226,7 +275,8 @@ async fn x04_hostile_texts_run_nowhere() {
     browser.close().await;
 }
 
-/// No page complains, and none is wider than a telephone; in the short form only the first ones.
+/// No page complains, everything on it can be read in both themes (WCAG AA, measured), and none is
+/// wider than a telephone; in the short form only the first ones.
 /// With `POSTROOM_PICTURES` their pictures go to the guide.
 #[tokio::test(flavor = "multi_thread")]
 async fn adm_2_pictures_of_a_shop_at_work() {
@@ -243,21 +293,33 @@ async fn adm_2_pictures_of_a_shop_at_work() {
     let dead = demo.shop.store.list(&list).await.expect("list").records[0].id;
     pages.push(("message".into(), format!("/messages/{dead}?payload=1")));
     pages.push(("plan".into(), "/plan?act=replay&status=dead&topic=payment.captured".into()));
+    pages.push(("publish".into(), "/publish?topic=order.placed&tenant_id=acme".into()));
+    pages.push(("purge".into(), "/purge?done=1s&dead=90d&keys=30d".into()));
     let locked = Served::start(demo.shop.admin(tokens()).router()).await;
     let light = Browser::open(false, 1280, 800).await;
     prepare(&light, &served.url, &demo.shop).await;
     for (dark, scheme) in [(false, "light"), (true, "dark")] {
-        let browser = Browser::open(dark, 1280, 800).await;
+        let (width, height) = if elsewhere().is_some() { (1440, 900) } else { (1280, 800) };
+        let browser = Browser::open(dark, width, height).await;
         for (name, path) in &pages {
             browser.goto(&format!("{}{path}", served.url)).await;
             browser.until("document.getElementById('theme').hidden === false").await;
             keep(&format!("{name}-{scheme}"), &browser.picture().await);
+            is_legible(&browser).await;
             is_content(&browser).await;
         }
-        browser.goto(&format!("{}/login", locked.url)).await;
-        keep(&format!("login-{scheme}"), &browser.picture().await);
-        browser.goto(&format!("{}/nowhere", served.url)).await;
-        keep(&format!("not-found-{scheme}"), &browser.picture().await);
+        browser.press("?").await;
+        browser.until("document.getElementById('help').open").await;
+        is_legible(&browser).await;
+        for (name, path) in [
+            ("login", format!("{}/login", locked.url)),
+            ("not-found", format!("{}/nowhere", served.url)),
+            ("refused", format!("{}/purge?done=soon", served.url)),
+        ] {
+            browser.goto(&path).await;
+            is_legible(&browser).await;
+            keep(&format!("{name}-{scheme}"), &browser.picture().await);
+        }
         browser.close().await;
         let narrow = Browser::open(dark, 360, 780).await;
         for (name, path) in &pages {
@@ -268,7 +330,7 @@ async fn adm_2_pictures_of_a_shop_at_work() {
                 .map((node) => node.outerHTML.slice(0, 90)).slice(0, 3)";
             let culprits = narrow.eval(culprits).await;
             assert!(wide.as_u64() <= Some(360), "{path} is {wide} wide: {culprits}");
-            if name == "overview" {
+            if name == "overview" || elsewhere().is_some() {
                 keep(&format!("{name}-narrow-{scheme}"), &narrow.picture().await);
             }
         }
@@ -296,11 +358,18 @@ async fn prepare(browser: &Browser, url: &str, shop: &Shop) {
     assert!(shop.store.audit(None, 10).await.expect("audit").len() >= 2);
 }
 
+/// A folder for pictures to look at, wide and narrow ones of every page; not those of the guide.
+fn elsewhere() -> Option<PathBuf> {
+    std::env::var_os("POSTROOM_PICTURES").filter(|value| value != "1").map(PathBuf::from)
+}
+
 fn keep(name: &str, picture: &[u8]) {
     if std::env::var_os("POSTROOM_PICTURES").is_none() {
         return;
     }
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/images/dashboard");
+    let root = elsewhere().unwrap_or_else(|| {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/images/dashboard")
+    });
     std::fs::create_dir_all(&root).expect("a folder");
     std::fs::write(root.join(format!("{name}.png")), picture).expect("write");
 }

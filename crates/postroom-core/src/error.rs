@@ -22,6 +22,8 @@ pub enum ErrorKind {
     /// A message id is taken by a message with other content, or the id of a join by one with
     /// other content. Nothing was written.
     IdTaken,
+    /// No store has the routing key, or several have. Nothing was written; list it once.
+    UnknownStore,
     /// A join takes no such member: it has ended, is full or not there, or the message is not.
     /// Nothing was written.
     Join,

@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use crate::event::Event;
 use crate::lifecycle::Outcome;
@@ -305,7 +305,8 @@ async fn call_one(function: &One, delivery: &Delivery) -> Outcome {
 async fn call_many(function: &Many, deliveries: Vec<Delivery>) -> Vec<Outcome> {
     let (function, count) = (Arc::clone(function), deliveries.len());
     let missing = || Outcome::Failed("the handler gave no answer for this message".to_owned());
-    match without_panic(async move { function(deliveries).await }).await {
+    let span = deliveries.first().map_or_else(Span::none, |first| first.span().clone());
+    match without_panic(async move { function(deliveries).await }).instrument(span).await {
         Ok(answers) => {
             let answers = answers.into_iter().map(outcome_of);
             answers.chain(std::iter::repeat_with(missing)).take(count).collect()

@@ -9,6 +9,7 @@ mod contention;
 mod dispatcher;
 mod error;
 mod event;
+pub mod fleet;
 mod handler;
 mod headers;
 mod idempotency;
@@ -53,7 +54,7 @@ pub use routes::{RouteTo, Routes};
 pub use sink::{Call, Delivery, Interceptor, Sink};
 pub use text::{
     AggregateId, AggregateType, CausationId, Consumer, ContentType, CorrelationId, OrderingKey,
-    Source, SourceMessageId, TenantId, Topic,
+    Source, SourceMessageId, StoreId, TenantId, Topic,
 };
 pub use transaction::{Committed, OutboxTransaction, Savepoint};
 pub use work_queue::WorkQueue;

@@ -1,5 +1,6 @@
 //! Where publishers and dispatchers of one process meet.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::sync::Notify;
 use crate::dispatcher::hot::{Handover, Hot};
 use crate::error::{Error, Result};
 use crate::ids::OwnerToken;
-use crate::observe::{Load, Loads, Observer, Snapshot};
+use crate::observe::{Load, Loads, Observer, Snapshot, Throughput};
 use crate::store::{Purge, Wakes};
 
 /// What all handles of one store share within a process: the wake-up, and the dispatchers that run
@@ -54,6 +55,13 @@ impl Local {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.loads.add_to(self.observer.snapshot())
+    }
+
+    /// What this process delivered of each topic in the last minute. Topics beyond the first
+    /// hundred share the name `(others)`.
+    #[must_use]
+    pub fn topics(&self) -> BTreeMap<String, Throughput> {
+        self.observer.topics()
     }
 
     /// A dispatcher can be looked at from now on, until it is gone.

@@ -122,9 +122,13 @@ impl<S: TransactionalStore> Outbox<S> {
         Ok(self)
     }
 
+    pub(crate) fn with(store: Arc<S>, config: Arc<OutboxConfig>) -> Self {
+        Self { store, config }
+    }
+
     /// The same settings for another box.
     pub(crate) fn on(&self, store: Arc<S>) -> Self {
-        Self { store, config: Arc::clone(&self.config) }
+        Self::with(store, Arc::clone(&self.config))
     }
 
     /// The store.

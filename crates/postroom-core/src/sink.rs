@@ -118,6 +118,10 @@ pub struct Call {
 /// }
 /// ```
 pub trait Interceptor: Send + Sync + 'static {
+    /// Called first, with all messages of one call of the sink. They share a
+    /// [span](Delivery::span).
+    fn call_begins(&self, _batch: &[Delivery]) {}
+
     /// Called before a message is handled, within the time that its handler has. An error takes the
     /// place of the handler's answer, and the handler is not called.
     fn before<'a>(&'a self, _delivery: &'a Delivery) -> BoxFuture<'a, HandlerResult> {
@@ -129,6 +133,9 @@ pub trait Interceptor: Send + Sync + 'static {
     fn after<'a>(&'a self, _delivery: &'a Delivery, _outcome: &'a Outcome) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
+
+    /// Called last, with what came of each message, in their order; not when all leases were lost.
+    fn call_ended(&self, _batch: &[Delivery], _outcomes: &[Outcome]) {}
 }
 
 /// A message on its way, and what its handler may know about that.
@@ -210,8 +217,8 @@ impl Delivery {
         &self.cancelled
     }
 
-    /// The span of this delivery. A [handler](crate::Handlers) for single messages runs inside it;
-    /// whatever takes many at once may enter it where it works on this one.
+    /// The span of this delivery, which all messages of one call of the sink share. A
+    /// [handler](crate::Handlers) runs inside it.
     #[must_use]
     pub fn span(&self) -> &Span {
         &self.span

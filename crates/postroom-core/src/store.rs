@@ -116,6 +116,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Which box of which database this is: equal for two handles exactly when they hand out the
+    /// same messages, however they got there.
+    fn identity(&self) -> BoxFuture<'_, Result<String>>;
+
     /// Whether a dead ordered message stops its key until somebody replays or discards it. Without
     /// that its successors go on.
     fn halts(&self) -> bool {

@@ -128,6 +128,11 @@ short_text! {
     SourceMessageId, "message_id", 255, NoNul
 }
 short_text! {
+    /// What people, log lines and figures call a store of a fleet; it stays the same wherever the
+    /// database moves.
+    StoreId, "store id", 64, NoControl
+}
+short_text! {
     /// The part of a service for which messages take effect once.
     Consumer, "consumer", 128, NoControl
 }

@@ -13,26 +13,6 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// Facts about the type stand on the type; the role of a field stands on the field.
 ///
-/// ```
-/// # extern crate postroom_core as postroom;
-/// use postroom_derive::Event;
-/// use serde::Serialize;
-///
-/// #[derive(Serialize, Event)]
-/// #[event(topic = "order.placed")]
-/// struct OrderPlaced {
-///     #[event(aggregate = "order")]
-///     order_id: u64,
-///     #[event(tenant)]
-///     shop: String,
-///     total_cents: u64,
-/// }
-/// # use postroom::Event as _;
-/// # let event = OrderPlaced { order_id: 7, shop: "acme".into(), total_cents: 1 };
-/// # assert_eq!(event.aggregate(), Some(("order".into(), "7".into())));
-/// # assert_eq!(event.tenant_id().as_deref(), Some("acme"));
-/// ```
-///
 /// # On the type
 ///
 /// | attribute | meaning |

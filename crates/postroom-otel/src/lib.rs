@@ -3,8 +3,8 @@
 //!
 //! - [`current_context`] is for [`OutboxConfig::trace`](postroom_core::OutboxConfig::trace): each
 //!   message then carries the context of its own `create` span.
-//! - [`Traces`] is an [`Interceptor`] for a dispatcher: each delivery is a child of that span,
-//!   `send` from an outbox and `process` from an inbox.
+//! - [`Traces`] is an [`Interceptor`] for a dispatcher: each delivery has a span, `send` from an
+//!   outbox and `process` from an inbox, with a link to the `create` span of each of its messages.
 #![cfg_attr(feature = "otlp", doc = "- [`otlp`] sends spans to a collector.")]
 //!
 //! All of it works on the spans of `tracing` that the other crates make, through the layer of
@@ -16,14 +16,13 @@
 pub mod otlp;
 
 use std::collections::HashMap;
-use std::future::ready;
 
+use opentelemetry::KeyValue;
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{Status, TraceContextExt as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use postroom_core::lifecycle::Outcome;
-use postroom_core::store::BoxFuture;
-use postroom_core::{Delivery, HandlerResult, Headers, Interceptor, TraceContext};
+use postroom_core::{Delivery, Headers, Interceptor, Message, TraceContext};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
@@ -51,10 +50,14 @@ pub fn current_context() -> Option<TraceContext> {
     Some(TraceContext { traceparent, tracestate })
 }
 
-/// Makes the span of each delivery a child of the span that created its message.
+/// Links the span of each delivery to the spans that created its messages.
+///
+/// A delivery of many messages in one call is one span with many links. It belongs to no single
+/// trace, so links are all that it can have; see [`joined`](Self::joined) for the others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traces {
     processing: bool,
+    joined: bool,
 }
 
 impl Traces {
@@ -62,45 +65,73 @@ impl Traces {
     /// By default that is so for an inbox only, and an outbox has `send` spans.
     #[must_use]
     pub fn processing() -> Self {
-        Self { processing: true }
+        Self { processing: true, ..Self::default() }
+    }
+
+    /// Makes a delivery of a single message a child of the span that created it, too, so that both
+    /// are in one trace. Such a trace lasts until the last attempt, which may be days later.
+    #[must_use]
+    pub fn joined(self) -> Self {
+        Self { joined: true, ..self }
+    }
+
+    fn name_of(self, first: &Message) -> (&'static str, &'static str) {
+        match self.processing || first.origin().is_some() {
+            true => ("process", "consumer"),
+            false => ("send", "client"),
+        }
     }
 }
 
 impl Interceptor for Traces {
-    fn before<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, HandlerResult> {
-        let (message, span) = (delivery.message(), delivery.span());
-        let created = TraceContextPropagator::new().extract(&Carrier(message.headers()));
-        if created.span().span_context().is_valid() {
-            // It fails only where no layer collects this span.
-            let _ = span.set_parent(created);
-        }
-        let processing = self.processing || message.origin().is_some();
-        let (operation, kind) =
-            if processing { ("process", "consumer") } else { ("send", "client") };
-        let topic = message.topic().as_str();
-        span.record("otel.name", format!("{operation} {topic}"));
+    fn call_begins(&self, batch: &[Delivery]) {
+        let Some(first) = batch.first() else { return };
+        let (message, span) = (first.message(), first.span());
+        let (operation, kind) = self.name_of(message);
         span.record("otel.kind", kind);
         span.set_attribute("messaging.system", "postroom");
         span.set_attribute("messaging.operation.name", operation);
         span.set_attribute("messaging.operation.type", operation);
-        span.set_attribute("messaging.destination.name", topic.to_owned());
-        span.set_attribute("messaging.message.id", message.id().to_string());
-        span.set_attribute("messaging.message.body.size", message.payload().len() as i64);
-        Box::pin(ready(Ok(())))
+        let topic = message.topic();
+        if batch.iter().all(|delivery| delivery.message().topic() == topic) {
+            span.record("otel.name", format!("{operation} {topic}"));
+            span.set_attribute("messaging.destination.name", topic.as_str().to_owned());
+        } else {
+            span.record("otel.name", operation);
+        }
+        if batch.len() == 1 {
+            span.set_attribute("messaging.message.id", message.id().to_string());
+            span.set_attribute("messaging.message.body.size", message.payload().len() as i64);
+        } else {
+            span.set_attribute("messaging.batch.message_count", batch.len() as i64);
+        }
+        for message in batch.iter().map(Delivery::message) {
+            let created = TraceContextPropagator::new().extract(&Carrier(message.headers()));
+            let context = created.span().span_context().clone();
+            if !context.is_valid() {
+                continue;
+            }
+            let id = KeyValue::new("messaging.message.id", message.id().to_string());
+            span.add_link_with_attributes(context, vec![id]);
+            if self.joined && batch.len() == 1 {
+                // It fails only where no layer collects this span.
+                let _ = span.set_parent(created);
+            }
+        }
     }
 
-    fn after<'a>(&'a self, delivery: &'a Delivery, outcome: &'a Outcome) -> BoxFuture<'a, ()> {
-        let failed = match outcome {
+    /// An error of one message is the error of the call.
+    fn call_ended(&self, batch: &[Delivery], outcomes: &[Outcome]) {
+        let failed = outcomes.iter().find_map(|outcome| match outcome {
             Outcome::Done | Outcome::Unstarted => None,
             Outcome::Failed(error) => Some(("failed", error)),
             Outcome::Permanent(error) => Some(("permanent", error)),
             Outcome::RetryAfter { error, .. } => Some(("retry_after", error)),
-        };
-        if let Some((kind, error)) = failed {
-            delivery.span().set_attribute("error.type", kind);
-            delivery.span().set_status(Status::error(error.clone()));
+        });
+        if let (Some(first), Some((kind, error))) = (batch.first(), failed) {
+            first.span().set_attribute("error.type", kind);
+            first.span().set_status(Status::error(error.clone()));
         }
-        Box::pin(ready(()))
     }
 }
 

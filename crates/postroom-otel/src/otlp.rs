@@ -12,6 +12,9 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
+/// As many messages as a sink of ours takes in one call. By default links beyond 128 are dropped.
+const MOST_LINKS: u32 = 256;
+
 /// Sends spans until it is shut down.
 #[derive(Debug)]
 pub struct Exporter(SdkTracerProvider);
@@ -57,11 +60,13 @@ impl Exporter {
         if std::env::var_os("OTEL_SERVICE_NAME").is_none() {
             resource = resource.with_attribute(KeyValue::new("service.name", service.to_owned()));
         }
-        let provider = SdkTracerProvider::builder()
+        let mut provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
-            .with_resource(resource.build())
-            .build();
-        Self(provider)
+            .with_resource(resource.build());
+        if std::env::var_os("OTEL_SPAN_LINK_COUNT_LIMIT").is_none() {
+            provider = provider.with_max_links_per_span(MOST_LINKS);
+        }
+        Self(provider.build())
     }
 
     /// The layer that hands it the spans of Postroom. Lines of the log do not become events: their

@@ -12,6 +12,8 @@
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod cancel;
 mod config;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub mod fleet;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod floor;
 #[doc(hidden)]

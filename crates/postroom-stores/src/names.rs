@@ -49,6 +49,11 @@ impl Names {
         Ok(Self { schema: schema.to_owned(), prefix: prefix.to_owned(), queue })
     }
 
+    /// What tells the boxes of one database apart.
+    pub(crate) fn label(&self) -> String {
+        format!("{}.{}{}", self.schema, self.prefix, self.queue.as_str())
+    }
+
     pub(crate) fn for_queue(&self, queue: Queue) -> Self {
         Self { queue, ..self.clone() }
     }

@@ -121,6 +121,10 @@ impl<S: Store, A: Around> Store for Wrapped<S, A> {
         self.store.next_due()
     }
 
+    fn identity(&self) -> BoxFuture<'_, Result<String>> {
+        self.store.identity()
+    }
+
     fn halts(&self) -> bool {
         self.store.halts()
     }

@@ -11,6 +11,7 @@ pub mod effects;
 #[cfg(unix)]
 pub mod faults;
 mod harness;
+mod home;
 pub mod model;
 pub mod savepoints;
 mod sim;
@@ -20,6 +21,7 @@ pub mod sinks;
 
 pub use drain::drain;
 pub use harness::{Env, Harness, Options, run};
+pub use home::SimHome;
 pub use sim::{Bug, Call, Fault, SimConn, SimSavepoint, SimStore, SimTx};
 
 /// How many random cases to run: `gate` of them, or ten times as many when `POSTROOM_TEST_FULL` is

@@ -111,12 +111,32 @@
 
 #[doc(inline)]
 pub use postroom_core::*;
+/// ```
+/// use postroom::Event;
+/// use serde::Serialize;
+///
+/// #[derive(Serialize, Event)]
+/// #[event(topic = "order.placed")]
+/// struct OrderPlaced {
+///     #[event(aggregate = "order")]
+///     order_id: u64,
+///     #[event(tenant)]
+///     shop: String,
+///     total_cents: u64,
+/// }
+/// # let event = OrderPlaced { order_id: 7, shop: "acme".into(), total_cents: 1 };
+/// # assert_eq!(event.aggregate(), Some(("order".into(), "7".into())));
+/// # assert_eq!(event.tenant_id().as_deref(), Some("acme"));
+/// ```
+///
 pub use postroom_derive::Event;
 
 #[cfg(feature = "sinks")]
 pub use postroom_sinks as sinks;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use postroom_stores::Roles;
+#[cfg(feature = "sqlite")]
+pub use postroom_stores::fleet::SqliteFolder;
 #[cfg(feature = "mysql")]
 pub use postroom_stores::{MySqlStore, mysql};
 #[cfg(feature = "postgres")]
@@ -130,3 +150,8 @@ pub use postroom_stores::{SqliteStore, sqlite};
 #[cfg(all(doctest, feature = "sqlite"))]
 #[doc = include_str!("../../../docs/guide/inbox.md")]
 mod guide {}
+
+/// The code of the guide compiles.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../../docs/guide/many-databases.md")]
+mod many_databases {}

@@ -114,8 +114,9 @@ struct Binary {
 /// Builds the test binaries with the features that the whole workspace's tests have.
 fn build() -> Result<Vec<(&'static Column, Binary)>> {
     for column in &COLUMNS {
-        let path = format!("crates/{}/tests/{}.rs", column.package, column.test);
-        if !workspace::root().join(&path).is_file() {
+        let path = format!("crates/{}/tests/{}", column.package, column.test);
+        let there = |file: String| workspace::root().join(file).is_file();
+        if !there(format!("{path}.rs")) && !there(format!("{path}/main.rs")) {
             bail!("{path} does not exist: the store {} has no conformance tests", column.store);
         }
     }

@@ -3,15 +3,18 @@
 //! A server that is missing is a failure, never a silent skip; only `--only sqlite` and
 //! `--quick` do without, and both say what they left out.
 
+mod contract;
 mod suite;
 mod summary;
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use self::contract::Round;
 pub(crate) use self::suite::LIGHT_ADAPTERS;
 use self::suite::Selection;
 use self::summary::Summary;
@@ -33,6 +36,9 @@ pub(crate) struct Options {
     /// Leave out the tests that need a server; prints which these are
     #[arg(long, value_name = "STORE")]
     only: Option<Only>,
+    /// Only this check of the full form, and the servers that it needs
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["quick", "only"])]
+    step: Option<Step>,
     /// Run only the tests whose names contain one of these words, and no other check
     #[arg(last = true, value_name = "FILTER")]
     pub(crate) filter: Vec<String>,
@@ -43,7 +49,7 @@ enum Only {
     Sqlite,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Step {
     Format,
     Clippy,
@@ -53,6 +59,7 @@ enum Step {
     Adapters,
     Kafka,
     Traces,
+    Contract,
     Alerts,
     Doctests,
     Docs,
@@ -70,6 +77,7 @@ impl Step {
             Self::Adapters => "adapters",
             Self::Kafka => "kafka",
             Self::Traces => "traces",
+            Self::Contract => "contract",
             Self::Alerts => "alerts",
             Self::Doctests => "doctests",
             Self::Docs => "docs",
@@ -103,21 +111,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn steps(options: &Options) -> Vec<Step> {
     use Step::{
-        Adapters, Alerts, Clippy, Conform, Docs, Doctests, Format, Kafka, Servers, Tests, Tidy,
-        Traces,
+        Adapters, Alerts, Clippy, Conform, Contract, Docs, Doctests, Format, Kafka, Servers, Tests,
+        Tidy, Traces,
     };
+    if let Some(step) = options.step {
+        return vec![Servers, step];
+    }
     let mut steps = if !options.filter.is_empty() {
         vec![Servers, Tests]
     } else if options.quick {
         vec![Format, Clippy, Tidy, Tests]
     } else {
         vec![
-            Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Traces, Alerts, Doctests, Docs,
-            Conform,
+            Format, Clippy, Tidy, Servers, Tests, Adapters, Kafka, Traces, Contract, Alerts,
+            Doctests, Docs, Conform,
         ]
     };
     if !options.full {
-        steps.retain(|step| ![Adapters, Kafka, Traces, Alerts].contains(step));
+        steps.retain(|step| ![Adapters, Kafka, Traces, Contract, Alerts].contains(step));
     }
     if selection(options) != Selection::All {
         steps.retain(|&step| step != Servers);
@@ -134,7 +145,7 @@ fn selection(options: &Options) -> Selection {
 }
 
 fn print_left_out(options: &Options) -> Result<()> {
-    if !options.filter.is_empty() {
+    if !options.filter.is_empty() || options.step.is_some() {
         println!("only a part of the tests ran, and no other check: this is not the gate");
     }
     if selection(options) != Selection::All {
@@ -142,8 +153,8 @@ fn print_left_out(options: &Options) -> Result<()> {
     }
     if !options.full {
         println!(
-            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink, traces, alert rules \
-             in promtool; `cargo xtask test --full` does."
+            "NOT RUN: the adapters for diesel and sea-orm, the Kafka sink, traces, the admin API \
+             against its description, alert rules in promtool; `cargo xtask test --full` does."
         );
     }
     Ok(())
@@ -167,6 +178,7 @@ impl Gate<'_> {
             Step::Adapters => self.adapters(),
             Step::Kafka => self.kafka(),
             Step::Traces => self.traces(),
+            Step::Contract => self.contract(),
             Step::Alerts => alerts(),
             Step::Doctests => {
                 self.cargo(&["test", "--workspace", "--features", LIGHT_ADAPTERS, "--doc"])
@@ -219,12 +231,30 @@ impl Gate<'_> {
         self.cargo(&[&["test"], &package[..], &["--lib", "--test", "kafka"]].concat())
     }
 
-    /// What is built only for those who send traces.
+    /// What is built only for those who send traces; the rest of the build is that of the tests.
     fn traces(&self) -> Result<()> {
-        let package = ["--package", "postroom-otel", "--features", "otlp"];
-        self.clippy(&package)?;
-        self.clippy(&["--package", "postroom-cli", "--features", "otel"])?;
-        self.cargo(&[&["test"], &package[..]].concat())
+        let features = format!("{LIGHT_ADAPTERS},postroom-otel/otlp,postroom-cli/otel");
+        let what = ["--workspace", "--features", &features, "--test", "otlp", "--test", "traces"];
+        self.cargo(&[&["test"], &what[..]].concat())?;
+        let features = ["--features", "postroom-otel/otlp,postroom-cli/otel"];
+        let packages = ["--package", "postroom-otel", "--package", "postroom-cli"];
+        self.clippy(&[&packages[..], &features[..]].concat())
+    }
+
+    /// The admin API against its description, on a file and on a server.
+    fn contract(&self) -> Result<()> {
+        self.cargo(&["build", "--workspace", "--features", LIGHT_ADAPTERS, "--bin", "postroom"])?;
+        let metadata = workspace::metadata()?;
+        let target = Path::new(workspace::text(&metadata["target_directory"]));
+        let postgres = Kind::Postgres.variable();
+        let url = self.servers.variables().find(|(variable, _)| *variable == postgres);
+        let file = Round { name: "SQLite", url: None, phases: "coverage,fuzzing", examples: 20 };
+        let mut rounds = vec![file];
+        if let Some((_, url)) = url {
+            let url = Some(url.to_owned());
+            rounds.push(Round { name: "PostgreSQL", url, phases: "fuzzing", examples: 10 });
+        }
+        contract::check(&target.join("debug/postroom"), &rounds)
     }
 
     fn clippy(&self, what: &[&str]) -> Result<()> {
@@ -284,7 +314,7 @@ mod tests {
     #[test]
     fn only_the_full_gate_needs_what_few_have() {
         let full = Options { full: true, ..Options::default() };
-        for step in [Step::Adapters, Step::Kafka, Step::Traces, Step::Alerts] {
+        for step in [Step::Adapters, Step::Kafka, Step::Traces, Step::Contract, Step::Alerts] {
             assert!(steps(&full).contains(&step));
             assert!(!steps(&Options::default()).contains(&step));
         }
@@ -297,6 +327,12 @@ mod tests {
         assert_eq!(steps(&quick), [Step::Format, Step::Clippy, Step::Tidy, Step::Tests]);
         assert!(!steps(&sqlite).contains(&Step::Servers));
         assert!(steps(&sqlite).contains(&Step::Conform));
+    }
+
+    #[test]
+    fn one_step_has_its_servers() {
+        let options = Options { step: Some(Step::Traces), ..Options::default() };
+        assert_eq!(steps(&options), [Step::Servers, Step::Traces]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use tokio::time::Instant;
 
+use super::guesses::Address;
 use super::{Access, Person, origin, session};
 use crate::desk::Desk;
 use crate::problem::Problem;
@@ -47,7 +48,9 @@ pub(crate) async fn check(
 ) -> Response {
     let base = base_path(&desk, request.headers());
     request.extensions_mut().insert(Base(base.clone()));
-    match admit(&desk, need, &request) {
+    let address = Address::of(&request, desk.trusts_forwarded_for);
+    request.extensions_mut().insert(address);
+    match admit(&desk, need, address, &request) {
         Ok(Some(person)) => {
             request.extensions_mut().insert(Caller(person));
         }
@@ -68,7 +71,12 @@ pub(crate) async fn check(
     }
 }
 
-fn admit(desk: &Desk, need: Need, request: &Request) -> Result<Option<Person>, Problem> {
+fn admit(
+    desk: &Desk,
+    need: Need,
+    address: Address,
+    request: &Request,
+) -> Result<Option<Person>, Problem> {
     let headers = request.headers();
     let is_open = matches!(desk.access, Access::Open(_));
     if is_open && !desk.guarded_elsewhere && !origin::is_loopback(request.uri(), headers) {
@@ -76,7 +84,7 @@ fn admit(desk: &Desk, need: Need, request: &Request) -> Result<Option<Person>, P
                     set a token, or ask for http://localhost";
         return Err(Problem::new(StatusCode::FORBIDDEN, "foreign_host", told));
     }
-    let (person, proof) = who(desk, headers);
+    let (person, proof) = who(desk, need, address, headers)?;
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     if need != Need::Public {
         let person = person.as_ref().ok_or_else(|| {
@@ -94,24 +102,33 @@ fn admit(desk: &Desk, need: Need, request: &Request) -> Result<Option<Person>, P
         let told = "a change needs an Authorization header, or has to come from our own pages";
         return Err(Problem::new(StatusCode::FORBIDDEN, "cross_origin", told));
     }
-    if let Some(person) = &person {
-        desk.rates.check(&person.name, changes && need != Need::Public)?;
+    if let Some(person) = person.as_ref().filter(|_| need != Need::Public) {
+        desk.rates.check(&person.name, changes)?;
     }
     Ok(person)
 }
 
-/// Who it is, and by what.
-fn who(desk: &Desk, headers: &HeaderMap) -> (Option<Person>, Proof) {
+/// Who it is, and by what. What is public is so for those who guess, too.
+fn who(
+    desk: &Desk,
+    need: Need,
+    address: Address,
+    headers: &HeaderMap,
+) -> Result<(Option<Person>, Proof), Problem> {
     if let Access::Open(person) = &desk.access {
-        return (Some(person.clone()), Proof::Ambient);
+        return Ok((Some(person.clone()), Proof::Ambient));
     }
-    match bearer(headers) {
-        Some(secret) => (desk.access.person(Some(secret)).cloned(), Proof::Bearer),
-        None => {
-            let session = session::cookie(headers);
-            let person = session.and_then(|id| desk.sessions.person(id, Instant::now()));
-            (person, Proof::Ambient)
-        }
+    let now = Instant::now();
+    let Some(secret) = bearer(headers) else {
+        let session = session::cookie(headers);
+        let person = session.and_then(|id| desk.sessions.person(id, now));
+        return Ok((person, Proof::Ambient));
+    };
+    let look = || desk.access.person(Some(secret)).cloned();
+    match desk.rates.guesses.check((address, secret), now, look) {
+        Ok(person) => Ok((person, Proof::Bearer)),
+        Err(_) if need == Need::Public => Ok((None, Proof::Bearer)),
+        Err(problem) => Err(problem),
     }
 }
 

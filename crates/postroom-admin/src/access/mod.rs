@@ -1,6 +1,7 @@
 //! Who may do what.
 
 pub(crate) mod guard;
+pub(crate) mod guesses;
 pub(crate) mod origin;
 pub(crate) mod rates;
 pub(crate) mod session;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::{Form, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::guard::wants_html;
+use super::guesses::Address;
 use super::{Person, origin};
 use crate::desk::Desk;
 use crate::problem::Problem;
@@ -100,14 +102,14 @@ struct Login {
 async fn log_in(
     State(desk): State<Arc<Desk>>,
     Base(base): Base,
+    Extension(address): Extension<Address>,
     uri: Uri,
     headers: HeaderMap,
     Form(login): Form<Login>,
 ) -> Result<Response, Problem> {
     let now = Instant::now();
-    desk.rates.may_log_in(now)?;
-    let Some(person) = desk.access.person(Some(&login.token)) else {
-        desk.rates.login_failed(now);
+    let look = || desk.access.person(Some(&login.token)).cloned();
+    let Some(person) = desk.rates.guesses.check((address, &login.token), now, look)? else {
         if wants_html(&headers) {
             let next = escape(&login.next);
             return Ok(Redirect::to(&format!("{base}/login?failed=1&next={next}")).into_response());
@@ -115,7 +117,7 @@ async fn log_in(
         let told = "no such token";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", told));
     };
-    let secret = desk.sessions.begin(person.clone(), now);
+    let secret = desk.sessions.begin(person, now);
     let next = if is_here(&login.next) { login.next.as_str() } else { "/" };
     let is_local = origin::is_loopback(&uri, &headers);
     let answer = Redirect::to(&format!("{base}{next}"));

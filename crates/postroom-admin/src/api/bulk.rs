@@ -178,21 +178,33 @@ pub(super) async fn purge(
 ) -> Result<Response, Problem> {
     let queue = query.queue(&desk)?;
     query.finish()?;
-    let purge = store::Purge {
-        done: age("done", new.done)?,
-        dead: age("dead", new.dead)?,
-        keys: age("keys", new.keys)?,
-        ..store::Purge::default()
-    };
-    if (purge.done, purge.dead, purge.keys) == (None, None, None) {
-        return Err(Problem::invalid("nothing is old enough: give an age for done, dead or keys"));
-    }
+    let purge = ages(new.done, new.dead, new.keys)?;
     if new.dry_run {
         let plan = desk.plan_purge(queue, &purge).await;
         return Ok(Safe(PurgeDryRun::from(plan)).into_response());
     }
     let id = desk.purge(&caller, queue, purge, new.reason.as_deref())?;
     began(&desk, id)
+}
+
+/// How old what is deleted must be.
+pub(crate) fn ages(
+    done: Option<String>,
+    dead: Option<String>,
+    keys: Option<String>,
+) -> Result<store::Purge, Problem> {
+    let purge = store::Purge {
+        done: age("done", done)?,
+        dead: age("dead", dead)?,
+        keys: age("keys", keys)?,
+        ..store::Purge::default()
+    };
+    match (purge.done, purge.dead, purge.keys) {
+        (None, None, None) => {
+            Err(Problem::invalid("nothing is old enough: give an age for done, dead or keys"))
+        }
+        _ => Ok(purge),
+    }
 }
 
 fn age(name: &str, text: Option<String>) -> Result<Option<Duration>, Problem> {

@@ -161,32 +161,32 @@ fn unhex(text: &str) -> Result<Vec<u8>, Problem> {
 /// A message to publish. Its payload is one of `payload`, `text` and `hex`, or empty.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewMessage {
+pub(crate) struct NewMessage {
     /// 1 to 255 characters.
-    topic: String,
+    pub(crate) topic: String,
     /// Any JSON; it is written anew. Use `text` for exact bytes.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Value>)]
-    payload: Option<Value>,
-    text: Option<String>,
-    hex: Option<String>,
-    id: Option<String>,
-    content_type: Option<String>,
-    headers: Option<BTreeMap<String, String>>,
-    aggregate_type: Option<String>,
-    aggregate_id: Option<String>,
-    ordering_key: Option<String>,
-    tenant_id: Option<String>,
-    correlation_id: Option<String>,
-    causation_id: Option<String>,
+    pub(crate) payload: Option<Value>,
+    pub(crate) text: Option<String>,
+    pub(crate) hex: Option<String>,
+    pub(crate) id: Option<String>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) headers: Option<BTreeMap<String, String>>,
+    pub(crate) aggregate_type: Option<String>,
+    pub(crate) aggregate_id: Option<String>,
+    pub(crate) ordering_key: Option<String>,
+    pub(crate) tenant_id: Option<String>,
+    pub(crate) correlation_id: Option<String>,
+    pub(crate) causation_id: Option<String>,
     /// A UUID. A second message with the same one is not written.
-    idempotency_key: Option<String>,
+    pub(crate) idempotency_key: Option<String>,
     /// RFC 3339, or how long from now, such as `15m`.
-    due_at: Option<String>,
+    pub(crate) due_at: Option<String>,
     /// RFC 3339, or how long from now.
-    expires_at: Option<String>,
+    pub(crate) expires_at: Option<String>,
     /// -100 to 100.
-    priority: Option<i16>,
+    pub(crate) priority: Option<i16>,
 }
 
 /// A payload of `null` is one, too.
@@ -195,7 +195,8 @@ fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Value>, 
 }
 
 impl NewMessage {
-    fn message(self) -> Result<Message, Problem> {
+    /// The message, if every field is within its limits.
+    pub(crate) fn message(self) -> Result<Message, Problem> {
         let now = Timestamp::host_now();
         let mut new = Message::builder(self.topic);
         if let Some(payload) = bytes(self.payload, self.text, self.hex)? {

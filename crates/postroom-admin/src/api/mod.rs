@@ -1,11 +1,11 @@
 //! The JSON API, version 1, and its description.
 
 mod boxes;
-mod bulk;
+pub(crate) mod bulk;
 mod export;
 pub(crate) mod figures;
 pub(crate) mod input;
-mod messages;
+pub(crate) mod messages;
 pub(crate) mod shape;
 
 use axum::response::IntoResponse;

@@ -4,6 +4,7 @@ pub(crate) mod act;
 pub(crate) mod audit;
 pub(crate) mod failures;
 pub(crate) mod jobs;
+pub(crate) mod purge;
 pub(crate) mod words;
 
 use std::fmt;
@@ -88,6 +89,7 @@ pub(crate) struct Desk {
     pub(crate) guarded_elsewhere: bool,
     pub(crate) base_path: String,
     pub(crate) trusts_forwarded_prefix: bool,
+    pub(crate) trusts_forwarded_for: bool,
     pub(crate) watch: Watch,
 }
 
@@ -117,6 +119,7 @@ impl Desk {
             guarded_elsewhere: settings.guarded_elsewhere,
             base_path: settings.base_path,
             trusts_forwarded_prefix: settings.trusts_forwarded_prefix,
+            trusts_forwarded_for: settings.trusts_forwarded_for,
             watch: settings.watch,
         })
     }

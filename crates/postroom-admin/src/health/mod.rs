@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::sampler::{Sample, Seen};
 
-pub(crate) use probes::routes;
+pub(crate) use probes::{of_queue, routes};
 
 /// From when on things are not well. What has no limit is not judged.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,9 +13,9 @@ use axum::{Json, http::HeaderValue};
 use postroom_core::Timestamp;
 use serde_json::json;
 
-use super::{Look, Report, Status, alive, ready, started};
+use super::{Check, Look, Report, Status, alive, ready, started};
 use crate::access::Right;
-use crate::desk::Desk;
+use crate::desk::{Desk, Queue};
 use crate::routes::{Caller, Guarded, Need};
 use crate::sampler::Sample;
 
@@ -31,8 +31,7 @@ pub(crate) fn routes() -> Guarded {
 type Asked = (Option<Extension<Caller>>, RawQuery, HeaderMap);
 
 async fn livez(State(desk): State<Arc<Desk>>, asked: Asked) -> Response {
-    let beat =
-        |queue: &crate::desk::Queue| (queue.to_string(), queue.store.local().snapshot().beat);
+    let beat = |queue: &Queue| (queue.to_string(), queue.store.local().snapshot().beat);
     let beats: Vec<_> = desk.queues.iter().map(beat).collect();
     tell(&alive(&beats, &desk.watch.thresholds), &asked)
 }
@@ -54,13 +53,31 @@ fn peek(desk: &Desk) -> Vec<Arc<Sample>> {
 
 fn looks<'a>(desk: &'a Desk, samples: &'a [Arc<Sample>]) -> Vec<Look<'a>> {
     let now = Timestamp::host_now();
-    let look = |(queue, sample): (&'a crate::desk::Queue, &'a Arc<Sample>)| Look {
+    let look = |(queue, sample): (&'a Queue, &'a Arc<Sample>)| Look {
         database: &queue.database,
         kind: queue.kind,
         sample,
         age: now.since(sample.at),
     };
     desk.queues.iter().zip(samples).map(look).collect()
+}
+
+/// What is judged about one queue and about what messages go to, as [`readyz`] judges it. `sample`
+/// is what its page shows.
+pub(crate) fn of_queue(desk: &Desk, queue: &Queue, sample: &Arc<Sample>) -> Vec<Check> {
+    let is_it = |other: &Queue| (&other.database, other.kind) == (&queue.database, queue.kind);
+    let seen = |other: &Queue| match is_it(other) {
+        true => Arc::clone(sample),
+        false => other.sampler.peek(),
+    };
+    let samples: Vec<_> = desk.queues.iter().map(seen).collect();
+    let report = ready(&looks(desk, &samples), &desk.watch.sinks(), &desk.watch.thresholds);
+    let concerns = |check: &Check| match check.name {
+        "sink" => true,
+        "database" => check.of == queue.database,
+        _ => check.of == queue.to_string(),
+    };
+    report.checks.into_iter().filter(concerns).collect()
 }
 
 fn tell(report: &Report, (caller, query, headers): &Asked) -> Response {

@@ -12,12 +12,9 @@ use super::filter::Filter;
 use super::flash::Flash;
 use super::frame::Ask;
 use super::list::capital;
-use super::words;
-use crate::desk::act::Edit;
 use crate::desk::jobs::{JobId, Pace};
 use crate::desk::{Desk, Queue};
 use crate::problem::Problem;
-use crate::routes::Caller;
 
 /// The fields of a form, in their order.
 #[derive(Debug)]
@@ -47,6 +44,12 @@ impl Fields {
     fn back(&self, ask: &Ask, flash: Flash) -> Response {
         flash.redirect(&ask.base, self.get("back").unwrap_or("/"))
     }
+}
+
+/// What was written into a field, as it stands; nothing when it is blank.
+pub(super) fn value<'a>(written: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let mut values = written.iter().filter(|(key, _)| key == name);
+    values.next().map(|(_, value)| value.as_str()).filter(|value| !value.trim().is_empty())
 }
 
 type Filled = Form<Vec<(String, String)>>;
@@ -170,32 +173,8 @@ pub(super) async fn cancel_join(
     ))
 }
 
-/// Publishes an edited copy of a message, and shows it.
-pub(super) async fn copy(
-    State(desk): State<Arc<Desk>>,
-    ask: Ask,
-    caller: Caller,
-    Form(fields): Filled,
-) -> Result<Response, Problem> {
-    let fields = Fields(fields);
-    let queue = fields.queue(&desk)?;
-    let id: MessageId = fields.get("id").unwrap_or_default().parse()?;
-    let edit = Edit {
-        // Forms turn line ends into CRLF; messages have the plain ones.
-        payload: fields.raw("payload").map(|text| text.replace("\r\n", "\n").into_bytes()),
-        headers: fields.raw("headers").map(headers).transpose()?,
-    };
-    let published = desk.edit_as_copy(&caller, queue, id, edit).await?;
-    queue.sampler.look();
-    let flash = Flash::good(format!("Published as a copy of {}.", words::short(id)));
-    let scope = fields.0.iter().filter(|(name, _)| name == "store" || name == "box");
-    let scope = scope.map(|(name, value)| format!("{name}={}", words::encoded(value)));
-    let scope = scope.collect::<Vec<_>>().join("&");
-    Ok(flash.redirect(&ask.base, &format!("/messages/{}?{scope}", published.id)))
-}
-
 /// One `name: value` a line.
-fn headers(text: &str) -> Result<BTreeMap<String, String>, Problem> {
+pub(super) fn headers(text: &str) -> Result<BTreeMap<String, String>, Problem> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let pair = |line: &str| {
         let (name, value) = line.split_once(':').ok_or_else(|| {

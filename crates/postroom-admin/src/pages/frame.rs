@@ -8,9 +8,10 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse as _, Response};
+use postroom_core::MessageId;
 
 use super::flash::{self, Flash};
-use super::{assets, icons, overview, words};
+use super::{assets, attention, icons, words};
 use crate::access::{Access, Person, Right, Role};
 use crate::desk::{Desk, Queue};
 use crate::problem::Problem;
@@ -136,6 +137,13 @@ pub(super) struct Frame {
     /// Whether buttons that change something are shown.
     pub(super) may_operate: bool,
     pub(super) may_see_payloads: bool,
+    /// Whether old messages may be purged here.
+    pub(super) may_purge: bool,
+    /// Whether messages may be published here.
+    pub(super) may_publish: bool,
+    pub(super) is_inbox: bool,
+    /// Such as `the outbox of shop`.
+    pub(super) box_name: String,
     pub(super) flash: Option<Flash>,
 }
 
@@ -163,6 +171,10 @@ impl Frame {
             can_log_out: matches!(desk.access, Access::Tokens(_)),
             may_operate: person.may(Right::Operate) && !desk.read_only,
             may_see_payloads: person.may(Right::Payload),
+            may_purge: person.may(Right::Administer) && !desk.read_only,
+            may_publish: person.may(Right::Operate) && !desk.read_only && queue.kind == "outbox",
+            is_inbox: queue.kind == "inbox",
+            box_name: format!("the {} of {}", queue.kind, queue.database),
             flash: ask.flash.clone(),
         };
         frame.stores = frame.store_links(desk, queue, ask);
@@ -294,7 +306,7 @@ fn badge(place: Place, sample: &Sample) -> Option<Badge> {
     let seen = sample.seen.as_ref()?;
     let (class, number) = match place {
         Place::Failures => ("warn", seen.stats.failed),
-        Place::Dead => ("bad", overview::dead_letters(seen)),
+        Place::Dead => ("bad", attention::dead_letters(seen)),
         Place::Keys => ("warn", seen.blocked.len() as u64),
         Place::Topics => ("warn", seen.pauses.len() as u64),
         _ => return None,
@@ -306,7 +318,7 @@ fn badge(place: Place, sample: &Sample) -> Option<Badge> {
 fn section(ask: &Ask) -> &'static str {
     let path = ask.here.split('?').next().unwrap_or_default();
     let sections = ["/messages", "/failures", "/dead", "/topics", "/keys", "/joins"];
-    let more = ["/dispatchers", "/stores", "/jobs", "/audit"];
+    let more = ["/dispatchers", "/stores", "/jobs", "/audit", "/purge"];
     let mut all = sections.into_iter().chain(more);
     all.find(|section| path.starts_with(section)).unwrap_or("/")
 }
@@ -316,6 +328,13 @@ fn scope(desk: &Desk, queue: &Queue) -> Vec<(&'static str, String)> {
         Some(first) if first.database == queue.database && first.kind == queue.kind => Vec::new(),
         _ => vec![("store", queue.database.clone()), ("box", queue.kind.to_owned())],
     }
+}
+
+/// The page of a message, below the base path.
+pub(super) fn message_in(desk: &Desk, queue: &Queue, id: MessageId) -> String {
+    let scope = scope(desk, queue);
+    let pairs = scope.iter().map(|(name, value)| (*name, value.as_str()));
+    link("", &format!("/messages/{id}"), pairs)
 }
 
 fn link<'a>(base: &str, path: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {

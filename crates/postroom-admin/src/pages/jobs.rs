@@ -104,6 +104,8 @@ struct Row {
     class: &'static str,
     state: String,
     applied: String,
+    /// What was done to them.
+    done: &'static str,
     refused: Vec<String>,
     too_new: u64,
     by: String,
@@ -127,9 +129,10 @@ impl Row {
             JobState::Failed => "bad",
         };
         let refused = progress.refused.iter();
-        let limit = match &job.task {
-            Task::Act { pace, .. } => pace.limit,
-            Task::Purge(_) => None,
+        let (limit, done) = match &job.task {
+            Task::Act { act, pace, .. } => (pace.limit, act.done()),
+            Task::Purge(_) if progress.applied == 1 => (None, "message deleted"),
+            Task::Purge(_) => (None, "messages deleted"),
         };
         Self {
             id: job.id.to_string(),
@@ -141,6 +144,7 @@ impl Row {
             class,
             state: capital(progress.state.as_str()),
             applied: words::count(progress.applied),
+            done,
             refused: refused.map(|(why, n)| format!("{} {why}", words::count(*n))).collect(),
             too_new: progress.too_new,
             by: job.by.clone(),

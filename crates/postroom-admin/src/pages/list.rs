@@ -32,6 +32,7 @@ struct Messages {
     replay_all: String,
     discard_all: String,
     export: String,
+    publish: String,
 }
 
 struct Tab {
@@ -175,9 +176,15 @@ fn page(
         replay_all: act("replay"),
         discard_all: act("discard"),
         export: String::new(),
+        publish: frame.with("/publish", &[("topic", one_topic(&filter))]),
         filter,
         frame,
     }
+}
+
+/// The topic that is looked at; nothing when there are many.
+fn one_topic(filter: &Filter) -> &str {
+    Some(filter.get("topic")).filter(|topic| !topic.ends_with('*')).unwrap_or_default()
 }
 
 fn statuses(frame: &Frame, filter: &Filter, stats: Option<Stats>) -> Vec<Tab> {

@@ -10,7 +10,7 @@ use postroom_core::lifecycle::State as Stage;
 use postroom_core::store::{Attempt, BlockedKey, Detail, List, Record};
 use postroom_core::{Message, MessageId, Timestamp};
 
-use super::frame::{Ask, Frame, Place};
+use super::frame::{Ask, Frame, Link, Place};
 use super::list::{self, Row};
 use super::payload::{self, Shown};
 use super::words::{self, When};
@@ -72,7 +72,7 @@ enum Payload {
     Undecodable,
     Forbidden { size: String },
     OnDemand { size: String, href: String },
-    Shown { size: String, content_type: String, shown: Shown, download: String },
+    Shown { size: String, content_type: String, shown: Shown, views: Vec<Link>, download: String },
 }
 
 struct Blocker {
@@ -292,11 +292,26 @@ fn content(record: &Record, frame: &Frame, ask: &Ask) -> Payload {
             href: format!("{}#payload", frame.with(&path, &[("payload", "1")])),
         }
     } else {
+        let shown = payload::show(message.payload(), ask.get("payload"));
         Payload::Shown {
             size,
             content_type: message.content_type().to_owned(),
-            shown: payload::show(message.payload()),
+            views: views(&shown, frame, &path),
+            shown,
             download: frame.to(&format!("{path}/payload")),
         }
     }
+}
+
+/// Links to what else it can be shown as.
+fn views(shown: &Shown, frame: &Frame, path: &str) -> Vec<Link> {
+    let link = |view: &&'static str| Link {
+        label: match *view {
+            "bytes" => "Hex".to_owned(),
+            view => list::capital(view),
+        },
+        href: format!("{}#payload", frame.with(path, &[("payload", view)])),
+        current: *view == shown.kind,
+    };
+    shown.views.iter().map(link).collect()
 }

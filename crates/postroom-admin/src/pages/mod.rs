@@ -6,12 +6,14 @@
 mod act;
 mod api;
 mod assets;
+mod attention;
 mod audit;
 mod chart;
 mod copy;
 mod failures;
 mod filter;
 mod flash;
+mod form;
 mod frame;
 mod icons;
 mod jobs;
@@ -23,6 +25,8 @@ mod message;
 mod nodes;
 mod overview;
 mod payload;
+mod publish;
+mod purge;
 pub(crate) mod sorry;
 mod stores;
 mod topics;
@@ -34,14 +38,19 @@ use crate::routes::{Guarded, Need};
 /// Every page.
 pub(crate) fn routes() -> Guarded {
     let (view, operate) = (Need::Right(Right::View), Need::Right(Right::Operate));
+    let administer = Need::Right(Right::Administer);
     Guarded::new()
         .get("/", view, overview::overview)
         .get("/messages", view, list::messages)
         .get("/messages/{id}", view, message::message)
         .get("/messages/{id}/payload", Need::Right(Right::Payload), message::download)
         .get("/messages/{id}/copy", Need::Both(Right::Payload, Right::Operate), copy::copy)
-        .post_message("/messages/copy", operate, act::copy)
+        .post_message("/messages/copy", operate, copy::publish)
         .post("/messages/act", operate, act::messages)
+        .get("/publish", operate, publish::form)
+        .post_message("/publish", operate, publish::publish)
+        .get("/purge", administer, purge::plan)
+        .post("/purge", administer, purge::begin)
         .get("/plan", view, jobs::plan)
         .get("/jobs", view, jobs::jobs)
         .post("/jobs", operate, act::begin)
@@ -59,7 +68,7 @@ pub(crate) fn routes() -> Guarded {
         .post("/joins/cancel", operate, act::cancel_join)
         .get("/dispatchers", view, nodes::nodes)
         .get("/stores", view, stores::stores)
-        .get("/audit", Need::Right(Right::Administer), audit::audit)
+        .get("/audit", administer, audit::audit)
         .get("/api", view, api::api)
         .get("/login", Need::Public, login::login)
         .merge(assets::routes())

@@ -6,19 +6,18 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use postroom_core::store::{Block, Node, Wakes};
 use postroom_core::{Latency, Timestamp};
 
+use super::attention::{self, Attention, class_of, dead_letters, failing};
 use super::chart::{Chart, Series};
 use super::frame::{Ask, Frame, Place};
 use super::nodes::NodeRow;
 use super::words;
 use crate::desk::Desk;
+use crate::health::{self, Check};
 use crate::problem::Problem;
 use crate::sampler::{Point, Sample, Seen};
 
-/// What waits longer than this is worth a look.
-const OLD: Duration = Duration::from_secs(60);
 /// Rates are averages over this long.
 const LATELY: Duration = Duration::from_secs(60);
 
@@ -31,16 +30,6 @@ struct Overview {
     throughput: Option<Chart>,
     backlog: Option<Chart>,
     nodes: Vec<NodeRow>,
-}
-
-/// Something that a person should look at.
-#[derive(Debug, PartialEq, Eq)]
-struct Attention {
-    class: &'static str,
-    what: String,
-    more: String,
-    /// A path, and what is there.
-    link: Option<(String, &'static str)>,
 }
 
 pub(super) struct Figure {
@@ -57,9 +46,13 @@ pub(super) async fn overview(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Overview, "Overview");
     let now = Timestamp::host_now();
+    let checks = health::of_queue(&desk, queue, &sample);
     let page = Overview {
-        attention: attention(&sample),
-        figures: sample.seen.as_ref().map_or_else(Vec::new, |seen| figures(seen, &sample, &frame)),
+        attention: attention::of(&sample, &checks, &desk.watch.thresholds),
+        figures: sample
+            .seen
+            .as_ref()
+            .map_or_else(Vec::new, |seen| figures(seen, &sample, &checks, &frame)),
         throughput: throughput(&sample.points),
         backlog: backlog(&sample.points),
         nodes: sample
@@ -73,74 +66,7 @@ pub(super) async fn overview(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<
     ask.show(&page)
 }
 
-/// Dead letters that wait for a person: discarded ones do not. Topics beyond those that are counted
-/// have none or few.
-pub(super) fn dead_letters(seen: &Seen) -> u64 {
-    let by_topic: u64 = seen.topics.iter().map(|topic| topic.dead).sum();
-    by_topic.min(seen.stats.dead)
-}
-
-/// Worst first.
-fn attention(sample: &Sample) -> Vec<Attention> {
-    let item = |class, what: String, more: &str, link: Option<(&str, &'static str)>| Attention {
-        class,
-        what,
-        more: more.to_owned(),
-        link: link.map(|(path, label)| (path.to_owned(), label)),
-    };
-    let Some(seen) = &sample.seen else {
-        let more = "Figures come back by themselves. What was committed is safe.";
-        return vec![item("bad", "The database does not answer".into(), more, None)];
-    };
-    let mut found = Vec::new();
-    let stats = &seen.stats;
-    let backlog = stats.ready + stats.waiting + stats.leased;
-    let is_live = |node: &Node| node.is_live && !node.draining;
-    if !seen.nodes.iter().any(is_live) && (backlog > 0 || !seen.nodes.is_empty()) {
-        let what = "No dispatcher is running".to_owned();
-        let more = "Nothing is delivered until one starts, such as `postroom up`.";
-        found.push(item("bad", what, more, Some(("/dispatchers", "Dispatchers"))));
-    }
-    let dead = dead_letters(seen);
-    if dead > 0 {
-        let what = words::many(dead, "dead letter", "dead letters");
-        let more = "They are not tried again until somebody replays them.";
-        found.push(item("bad", what, more, Some(("/dead", "Look at them"))));
-    }
-    if let Some(oldest) = stats.oldest_ready.filter(|oldest| *oldest > OLD) {
-        let what = format!("The oldest message has waited for {}", words::span(oldest));
-        let more = "More is written than delivered, or a topic is stuck.";
-        let link = ("/messages?status=pending", "What is pending");
-        found.push(item("warn", what, more, Some(link)));
-    }
-    for pause in &seen.pauses {
-        let what = match &pause.topic {
-            Some(topic) => format!("{topic} is paused"),
-            None => "The whole queue is paused".to_owned(),
-        };
-        let more = pause.reason.as_deref().unwrap_or("Nothing of it is delivered.");
-        found.push(item("warn", what, more, Some(("/topics", "Topics"))));
-    }
-    if !seen.blocked.is_empty() {
-        let halted = seen.blocked.iter().filter(|key| key.block == Block::Halted).count();
-        let what =
-            words::many(seen.blocked.len() as u64, "ordering key stands", "ordering keys stand");
-        let more = match halted {
-            0 => "Their first messages wait for a retry.".to_owned(),
-            1 => "One of them is halted until a dead letter is replayed or discarded.".to_owned(),
-            halted => format!("{halted} are halted until dead letters are replayed or discarded."),
-        };
-        found.push(item("warn", format!("{what} still"), &more, Some(("/keys", "Ordering keys"))));
-    }
-    if let Wakes::PollOnly { why } = sample.wakes {
-        let what = "New messages are found by polling only".to_owned();
-        found.push(item("warn", what, why.as_str(), Some(("/stores", "Stores"))));
-    }
-    found.truncate(12);
-    found
-}
-
-fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
+fn figures(seen: &Seen, sample: &Sample, checks: &[Check], frame: &Frame) -> Vec<Figure> {
     let stats = &seen.stats;
     let backlog = stats.ready + stats.waiting + stats.leased;
     let lately = Lately::of(&sample.points);
@@ -153,15 +79,20 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
         href: path.map(|path| frame.to(path)),
     };
     let oldest = stats.oldest_ready.map_or("none".into(), words::span);
-    let minute = &sample.snapshot.minute;
     vec![
-        figure(
-            "Backlog",
-            words::count(backlog),
-            lately.eta(backlog),
-            Some("/messages?status=pending"),
-        ),
-        figure("Oldest waiting", oldest, "since it could be delivered".into(), None),
+        Figure {
+            class: class_of(checks, "backlog"),
+            ..figure(
+                "Backlog",
+                words::count(backlog),
+                lately.eta(backlog),
+                Some("/messages?status=pending"),
+            )
+        },
+        Figure {
+            class: class_of(checks, "oldest"),
+            ..figure("Oldest waiting", oldest, "since it could be delivered".into(), None)
+        },
         figure(
             "In flight",
             words::count(stats.leased),
@@ -196,12 +127,12 @@ fn figures(seen: &Seen, sample: &Sample, frame: &Frame) -> Vec<Figure> {
             )
         },
         Figure {
-            class: if minute.failure_ratio > 0.05 { "warn" } else { "" },
+            class: class_of(checks, "failures"),
             ..figure(
                 "Failure ratio",
-                words::percent(minute.failure_ratio),
-                "of this process, last minute".into(),
-                None,
+                words::percent(failing(sample)),
+                "of this process, last 5 minutes".into(),
+                Some("/failures"),
             )
         },
         latency(&sample.snapshot.delivery),

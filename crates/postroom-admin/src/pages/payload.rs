@@ -17,27 +17,48 @@ pub(super) struct Shown {
     pub(super) text: String,
     /// Whether the end is left out.
     pub(super) cut: bool,
+    /// What else it can be shown as.
+    pub(super) views: Vec<&'static str>,
 }
 
-/// JSON is indented, other text is left as it is, and the rest is a hex dump.
-pub(super) fn show(payload: &[u8]) -> Shown {
-    match std::str::from_utf8(payload) {
-        Ok(text) if is_readable(text) => {
-            let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
-            let kind = if is_json { "JSON" } else { "text" };
-            let full = if is_json { indented(text) } else { text.to_owned() };
-            let end = full.floor_char_boundary(MOST_TEXT);
-            Shown { kind, cut: end < full.len(), text: full[..end].to_owned() }
-        }
-        _ => {
+/// As somebody asks for it. Else JSON is indented, other text is left as it is, and the rest is a
+/// hex dump.
+pub(super) fn show(payload: &[u8], wanted: Option<&str>) -> Shown {
+    let text = std::str::from_utf8(payload).ok().filter(|text| is_readable(text));
+    let json = text.filter(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
+    let views = [json.map(|_| "JSON"), Some("text"), Some("bytes")];
+    let best = if json.is_some() { "JSON" } else { text.map_or("bytes", |_| "text") };
+    let views: Vec<_> = views.into_iter().flatten().collect();
+    let kind = views.iter().copied().find(|view| Some(*view) == wanted).unwrap_or(best);
+    let (text, cut) = match (kind, json) {
+        ("JSON", Some(json)) => start_of(&indented(json)),
+        ("bytes", _) => {
             let end = payload.len().min(MOST_HEX);
-            Shown { kind: "bytes", text: dump(&payload[..end]), cut: end < payload.len() }
+            (dump(&payload[..end]), end < payload.len())
         }
-    }
+        _ => text.map_or_else(|| lossy(payload), start_of),
+    };
+    Shown { kind, text, cut, views }
+}
+
+/// What is no text, as if it were some.
+fn lossy(payload: &[u8]) -> (String, bool) {
+    let start = &payload[..payload.len().min(MOST_TEXT)];
+    let (text, cut) = start_of(&String::from_utf8_lossy(start).replace(is_odd, "\u{fffd}"));
+    (text, cut || start.len() < payload.len())
+}
+
+fn start_of(text: &str) -> (String, bool) {
+    let end = text.floor_char_boundary(MOST_TEXT);
+    (text[..end].to_owned(), end < text.len())
 }
 
 fn is_readable(text: &str) -> bool {
-    text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t'))
+    !text.contains(is_odd)
+}
+
+fn is_odd(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\r' | '\t')
 }
 
 /// Indents valid JSON and changes nothing else: numbers, escapes and the order of fields stay as
@@ -121,7 +142,8 @@ mod tests {
 
     #[test]
     fn json_is_indented_and_its_numbers_stay_as_written() {
-        let shown = show(br#"{"n":1.10000000000000000001e+7,"s":"a\"{,:}","e":{},"l":[1, 2]}"#);
+        let json = br#"{"n":1.10000000000000000001e+7,"s":"a\"{,:}","e":{},"l":[1, 2]}"#;
+        let shown = show(json, None);
         assert_eq!(shown.kind, "JSON");
         assert_eq!(
             shown.text,
@@ -132,20 +154,32 @@ mod tests {
 
     #[test]
     fn what_is_not_json_is_text_and_what_is_not_text_is_bytes() {
-        assert_eq!(show(b"{oops").kind, "text");
-        assert_eq!(show(b"").kind, "text");
-        let shown = show(b"\x00\xffAB");
+        assert_eq!(show(b"{oops", None).kind, "text");
+        assert_eq!(show(b"", None).kind, "text");
+        let shown = show(b"\x00\xffAB", None);
         assert_eq!(shown.kind, "bytes");
         assert!(shown.text.starts_with("000000  00 ff 41 42"), "{}", shown.text);
         assert!(shown.text.ends_with("..AB\n"), "{}", shown.text);
     }
 
     #[test]
+    fn adm_2_it_is_shown_as_it_is_asked_for() {
+        let shown = show(b"[1]", Some("text"));
+        assert_eq!((shown.kind, &*shown.text), ("text", "[1]"));
+        assert_eq!(shown.views, ["JSON", "text", "bytes"]);
+        assert!(show(b"[1]", Some("bytes")).text.starts_with("000000  5b 31 5d"));
+        let shown = show(b"\x00\xffAB", Some("JSON"));
+        assert_eq!((shown.kind, shown.views), ("bytes", vec!["text", "bytes"]), "it is none");
+        assert_eq!(show(b"\x00\xffAB\n", Some("text")).text, "\u{fffd}\u{fffd}AB\n");
+        assert_eq!(show(b"x", Some("<script>")).kind, "text");
+    }
+
+    #[test]
     fn sec_6_a_large_payload_is_cut_at_a_character() {
-        let shown = show("ü".repeat(MOST_TEXT).as_bytes());
+        let shown = show("ü".repeat(MOST_TEXT).as_bytes(), None);
         assert!(shown.cut && shown.text.len() <= MOST_TEXT);
-        assert!(show(&vec![0u8; 1 << 20]).text.len() < 100 * 1024);
+        assert!(show(&vec![0u8; 1 << 20], None).text.len() < 100 * 1024);
         let deep = "[".repeat(100) + &"]".repeat(100);
-        assert_eq!(show(deep.as_bytes()).kind, "JSON");
+        assert_eq!(show(deep.as_bytes(), None).kind, "JSON");
     }
 }

@@ -26,7 +26,7 @@ struct Row {
     href: String,
     class: &'static str,
     state: &'static str,
-    figures: Option<[String; 5]>,
+    figures: Option<[(&'static str, String); 5]>,
     wakes: String,
     dispatchers: String,
 }
@@ -51,8 +51,14 @@ fn row(queue: &Queue, sample: &Sample, frame: &Frame) -> Row {
     };
     let figures = sample.seen.as_ref().map(|seen| {
         let stats = &seen.stats;
-        [stats.ready + stats.waiting, stats.leased, stats.failed, stats.dead, stats.done]
-            .map(words::count)
+        [
+            ("Pending", stats.ready + stats.waiting),
+            ("In flight", stats.leased),
+            ("Retrying", stats.failed),
+            ("Dead", stats.dead),
+            ("Done", stats.done),
+        ]
+        .map(|(name, number)| (name, words::count(number)))
     });
     let live = sample
         .seen

@@ -26,10 +26,12 @@ pub(super) fn many(number: impl Into<u64>, one: &str, several: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { several })
 }
 
-/// Per second: `0`, `3.4`, `120`.
+/// Per second: `0`, `<0.1`, `3.4`, `120`.
 pub(super) fn rate(per_second: f64) -> String {
     if per_second <= 0.0 {
         "0".into()
+    } else if per_second < 0.05 {
+        "<0.1".into()
     } else if per_second < 9.95 {
         format!("{per_second:.1}")
     } else {
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn rates_and_shares_keep_what_matters() {
-        assert_eq!([0.0, 0.04, 3.44, 9.96, 1_234.4].map(rate), ["0", "0.0", "3.4", "10", "1,234"]);
+        assert_eq!([0.0, 0.04, 3.44, 9.96, 1_234.4].map(rate), ["0", "<0.1", "3.4", "10", "1,234"]);
         assert_eq!([0.0, 0.0001, 0.034, 0.5].map(percent), ["0 %", "0.1 %", "3.4 %", "50 %"]);
     }
 

@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode};
 use postroom_admin::{Access, Admin, Limits, Need, Right, Role, Route};
 use serde_json::json;
 
-use crate::world::{World, everybody, person, tokens, unlimited};
+use crate::world::{Answer, World, everybody, person, tokens, unlimited};
 
 /// A path with something in each of its parameters.
 pub(crate) fn filled(route: &Route) -> String {
@@ -201,26 +201,92 @@ async fn x24_the_cookie_is_secure_unless_the_host_is_loopback() {
     }
 }
 
+/// The answers to so many different wrong tokens, by header or by login.
+async fn guess(world: &World, count: usize, by_login: bool) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for n in 0..count {
+        answers.push(match by_login {
+            false => world.get(&format!("guess-{n}"), "/api/v1/stores").await,
+            true => {
+                let headers = [
+                    ("content-type", "application/x-www-form-urlencoded"),
+                    ("sec-fetch-site", "same-origin"),
+                ];
+                let form = Body::from(format!("token=guess-{n}"));
+                world.call(Method::POST, "/login", &headers, form).await
+            }
+        });
+    }
+    answers
+}
+
 #[tokio::test]
-async fn x17_failed_logins_are_counted() {
+async fn x17_wrong_tokens_are_counted_however_they_come() {
+    for by_login in [false, true] {
+        let world = World::with(tokens(), |admin| admin).await;
+        assert_eq!(world.get("viewer", "/api/v1/stores").await.status, StatusCode::OK);
+        let answers = guess(&world, 11, by_login).await;
+        let (wrong, last) = (&answers[..10], &answers[10]);
+        assert!(wrong.iter().all(|answer| answer.status == StatusCode::UNAUTHORIZED));
+        assert_eq!(last.status, StatusCode::TOO_MANY_REQUESTS);
+        let wait: u64 = last.header("retry-after").parse().expect("seconds");
+        assert!((1..=60).contains(&wait), "{wait}");
+        let strange = world.get("admin", "/api/v1/stores").await;
+        assert_eq!(strange.status, StatusCode::TOO_MANY_REQUESTS, "a lucky guess is not seen");
+        let verbose = world.get("admin", "/readyz?verbose").await;
+        assert!(!String::from_utf8_lossy(&verbose.body).contains("[+]"), "nor elsewhere");
+        let known = world.get("viewer", "/api/v1/stores").await;
+        assert_eq!(known.status, StatusCode::OK, "who was there before is not locked out");
+        assert_eq!(world.get("guess-3", "/livez").await.status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn x17_a_neighbour_behind_a_proxy_is_told_apart() {
+    let world = World::with(tokens(), |admin| admin.trust_forwarded_for(true)).await;
+    let ask = async |token: &str, forwarded: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str()), ("x-forwarded-for", forwarded)];
+        world.call(Method::GET, "/api/v1/stores", &headers, Body::empty()).await.status
+    };
+    for n in 0..10 {
+        // Whatever they say themselves, the proxy adds where they really are.
+        let forwarded = format!("203.0.113.{n}, 198.51.100.1");
+        assert_eq!(ask(&format!("guess-{n}"), &forwarded).await, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(ask("admin", "198.51.100.1").await, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("admin", "198.51.100.2").await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn x17_a_login_takes_no_large_body() {
     let world = World::new().await;
     let headers =
         [("content-type", "application/x-www-form-urlencoded"), ("sec-fetch-site", "same-origin")];
-    let mut statuses = Vec::new();
-    for _ in 0..6 {
-        let form = Body::from("token=guess");
-        statuses.push(world.call(Method::POST, "/login", &headers, form).await);
+    let form = Body::from(format!("token={}", "a".repeat(17_000)));
+    let answer = world.call(Method::POST, "/login", &headers, form).await;
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+/// Who is everybody must not be able to ask so much that nobody knows how things are.
+#[tokio::test]
+async fn x17_health_is_told_however_much_is_asked() {
+    let one = NonZeroU32::MIN;
+    let limits = Limits { requests: one, changes: one, ..unlimited() };
+    let world = World::with(Access::local(), |admin| admin.limits(limits)).await;
+    let host = [("host", "localhost")];
+    let ask = async |path: &str| world.call(Method::GET, path, &host, Body::empty()).await.status;
+    for _ in 0..3 {
+        ask("/api/v1/stores").await;
     }
-    assert!(statuses[..5].iter().all(|answer| answer.status == StatusCode::UNAUTHORIZED));
-    assert_eq!(statuses[5].status, StatusCode::TOO_MANY_REQUESTS);
-    let wait: u64 = statuses[5].header("retry-after").parse().expect("seconds");
-    assert!((1..=60).contains(&wait), "{wait}");
+    assert_eq!(ask("/api/v1/stores").await, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("/livez").await, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn x17_one_who_asks_too_often_is_told_when_to_come_again() {
     let few = NonZeroU32::new(2).expect("not zero");
-    let limits = Limits { requests: few, changes: few, streams: 1 };
+    let limits = Limits { requests: few, changes: few, ..unlimited() };
     let world = World::with(tokens(), |admin| admin.limits(limits)).await;
     let mut last = world.get("viewer", "/api/v1/jobs").await;
     for _ in 0..50 {

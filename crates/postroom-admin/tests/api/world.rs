@@ -126,7 +126,7 @@ pub(crate) fn tokens() -> Access {
 /// As much as a test wants.
 pub(crate) fn unlimited() -> Limits {
     let most = NonZeroU32::new(1_000_000).expect("not zero");
-    Limits { requests: most, changes: most, streams: 64 }
+    Limits { requests: most, changes: most, streams: 64, guesses: most }
 }
 
 impl World {

@@ -18,6 +18,7 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 pub(crate) struct Browser {
     address: String,
     session: String,
+    is_open: bool,
 }
 
 impl Browser {
@@ -33,6 +34,8 @@ impl Browser {
             "--disable-gpu".to_owned(),
             "--disable-dev-shm-usage".to_owned(),
             "--hide-scrollbars".to_owned(),
+            // It ends with its driver, however that ends: the pipe between them breaks.
+            "--remote-debugging-pipe".to_owned(),
             "--disable-lcd-text".to_owned(),
             "--disable-font-subpixel-positioning".to_owned(),
             format!("--window-size={width},{height}"),
@@ -45,7 +48,7 @@ impl Browser {
         }}});
         let answer = request(&address, "POST", "/session", Some(&wanted)).await;
         let session = answer["sessionId"].as_str().expect("a session").to_owned();
-        let browser = Self { address, session };
+        let browser = Self { address, session, is_open: true };
         // The window includes what is around the page; the page itself is to have this size.
         let metrics = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false
@@ -83,6 +86,15 @@ impl Browser {
     pub(crate) async fn eval(&self, expression: &str) -> Value {
         let script = format!("return {expression}");
         self.post("/execute/sync", json!({"script": script, "args": []})).await
+    }
+
+    /// What the page has that is too faint to be read or seen, by the limits of WCAG AA.
+    pub(crate) async fn faint(&self) -> Vec<String> {
+        let script = include_str!("contrast.js");
+        let found = self.post("/execute/sync", json!({"script": script, "args": []})).await;
+        assert!(found["measured"].as_u64() >= Some(5), "nothing was measured: {found}");
+        let faint = found["faint"].as_array().cloned().unwrap_or_default();
+        faint.iter().map(|what| what.as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// The text of the first element that fits, or nothing.
@@ -146,9 +158,25 @@ impl Browser {
         STANDARD.decode(picture.as_str().expect("a picture")).expect("base64")
     }
 
-    pub(crate) async fn close(self) {
+    pub(crate) async fn close(mut self) {
         let path = format!("/session/{}", self.session);
+        self.is_open = false;
         request(&self.address, "DELETE", &path, None).await;
+    }
+}
+
+impl Drop for Browser {
+    /// A test that fails leaves no browser behind.
+    fn drop(&mut self) {
+        use std::io::{Read as _, Write as _};
+        if !self.is_open {
+            return;
+        }
+        let Self { address, session, .. } = self;
+        let Ok(mut stream) = std::net::TcpStream::connect(&*address) else { return };
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+        let _ = write!(stream, "DELETE /session/{session} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        let _ = stream.read(&mut [0; 64]);
     }
 }
 

@@ -46,7 +46,8 @@ impl Shop {
 
     pub(crate) fn admin(&self, access: Access) -> Admin {
         // Tests look faster than people.
-        let limits = Limits { requests: NonZeroU32::MAX, ..Limits::default() };
+        let most = NonZeroU32::MAX;
+        let limits = Limits { requests: most, changes: most, ..Limits::default() };
         Admin::new(vec![Database::new("shop", self.store.clone())], access).limits(limits)
     }
 

@@ -2,21 +2,25 @@
 //!
 //! It has a thread and connections of its own. Whatever is asked of it, deliveries keep theirs.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use postroom_admin::{Access, Admin, Database, Exporter, Person, Role, SinkState, Token};
-use tokio::sync::Semaphore;
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::crowd::{Crowd, Line, Seat};
 use crate::args::AdminArgs;
 use crate::config::{AdminSettings, Listen, least_token};
 use crate::failure::{Exit, Failure};
@@ -24,8 +28,11 @@ use crate::failure::{Exit, Failure};
 /// Whoever does not say what they want within this time is not waited for.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More connections wait: each one is a file, and the relay needs some.
+/// Each one is a file, and the relay needs some.
 const MOST_CONNECTIONS: usize = 512;
+
+/// What one connection may keep of a request's head, or of an answer that is not read yet.
+const MOST_BUFFERED: usize = 64 * 1024;
 
 /// How long answers may take when it is told to stop. Streams never end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
@@ -98,6 +105,7 @@ impl Door {
                 .read_only(settings.read_only)
                 .base_path(&settings.base_path)
                 .trust_forwarded_prefix(settings.trust_proxy)
+                .trust_forwarded_for(settings.trust_proxy)
                 .thresholds(settings.thresholds)
                 .sinks(sinks)
                 .metrics(move || render.render())
@@ -138,38 +146,56 @@ impl Serving {
 }
 
 async fn accept(listener: tokio::net::TcpListener, router: Router, stop: CancellationToken) {
-    let (places, open) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), TaskTracker::new());
+    let (crowd, open) = (Crowd::of(MOST_CONNECTIONS), TaskTracker::new());
     loop {
         let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+            let Ok((stream, address)) = listener.accept().await else {
+                // Out of files, most likely: there has to be one less.
+                crowd.send_one_away();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                return None;
+            };
+            Some((crowd.enter().await, stream, address))
         };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            next = next => next,
+            accepted = next => accepted,
         };
-        let Ok((stream, _)) = accepted else {
-            // Out of files, most likely: some of those who are here will leave.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let (service, stop) = (TowerToHyperService::new(router.clone()), stop.clone());
-        open.spawn(async move {
-            let _place = place;
-            let mut http = http1::Builder::new();
-            let http = http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-            let connection = http.serve_connection(TokioIo::new(stream), service);
-            let mut connection = std::pin::pin!(connection);
-            tokio::select! {
-                _ = connection.as_mut() => return,
-                () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-            }
-            let _ = tokio::time::timeout(GRACE, connection).await;
-        });
+        if let Some((seat, stream, address)) = accepted {
+            let service = TowerToHyperService::new(router.clone());
+            open.spawn(attend(seat, stream, address, service, stop.clone()));
+        }
     }
     open.close();
     open.wait().await;
+}
+
+/// Answers what one client asks, until it leaves or its place is needed.
+async fn attend(
+    seat: Seat,
+    stream: TcpStream,
+    address: SocketAddr,
+    service: TowerToHyperService<Router>,
+    stop: CancellationToken,
+) {
+    let caller = seat.caller();
+    let answer = service_fn(|request: hyper::Request<Incoming>| {
+        let mut request = request.map(|body| caller.asks(body));
+        request.extensions_mut().insert(ConnectInfo(address));
+        let answer = service.call(request);
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| caller.answered(body))) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MOST_BUFFERED);
+    let connection = http.serve_connection(TokioIo::new(Line::new(stream, caller)), answer);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = seat.is_needed() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = tokio::time::timeout(GRACE, connection).await;
 }
 
 /// What the command line says goes before the file.

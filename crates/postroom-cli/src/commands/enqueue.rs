@@ -4,6 +4,7 @@ use postroom::{Message, MessageBuilder, Queue};
 use serde_json::json;
 
 use super::Report;
+use super::traces::Traces;
 use crate::args;
 use crate::failure::{Exit, Failure};
 use crate::payload;
@@ -28,9 +29,11 @@ pub(super) async fn run(
     if dry_run {
         return Ok(foresee(&message, as_json));
     }
+    let traces = Traces::of_command().await?;
     let store = target.open(Access::Write).await?;
-    let published = store.enqueue(message).await?;
+    let published = store.enqueue(traces.create(message)?).await?;
     store.close().await;
+    traces.end().await;
     let report = Report::data(match as_json {
         true => json::document(&json!({
             "id": published.id,

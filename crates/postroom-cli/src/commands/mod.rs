@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod crowd;
 mod desk;
 mod doctor;
 mod enqueue;

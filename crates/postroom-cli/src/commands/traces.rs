@@ -8,21 +8,33 @@ pub(super) use off::Traces;
 
 #[cfg(feature = "otel")]
 mod on {
-    use postroom::Dispatcher;
+    use std::sync::Arc;
+
+    use postroom::{Dispatcher, Message, OutboxConfig};
     use postroom_otel::otlp::Exporter;
     use tracing::Subscriber;
     use tracing_subscriber::Layer;
+    use tracing_subscriber::layer::SubscriberExt as _;
     use tracing_subscriber::registry::LookupSpan;
+    use tracing_subscriber::util::SubscriberInitExt as _;
 
     use crate::failure::{Exit, Failure};
 
+    /// Whether a delivery is in the trace of its message, or only linked to it.
+    const SHAPE: &str = "POSTROOM_TRACES";
+
     /// Where spans go, if anywhere.
-    pub(in crate::commands) struct Traces(Option<Exporter>);
+    pub(in crate::commands) struct Traces {
+        exporter: Option<Exporter>,
+        deliveries: postroom_otel::Traces,
+    }
 
     impl Traces {
-        pub(in crate::commands) async fn from_env() -> Result<Self, Failure> {
+        /// For `up`, whose log has the layer in it.
+        pub(in crate::commands) async fn of_relay() -> Result<Self, Failure> {
+            let deliveries = deliveries(std::env::var(SHAPE).ok().as_deref())?;
             if !Exporter::is_wanted() {
-                return Ok(Self(None));
+                return Ok(Self { exporter: None, deliveries });
             }
             // Its client blocks, and has to be made where that may be.
             let made = tokio::task::spawn_blocking(|| Exporter::from_env("postroom")).await;
@@ -31,28 +43,55 @@ mod on {
                 let next = "check the variables that begin with OTEL_";
                 Failure::new(Exit::Invalid, "can not send traces").why(&error).next(next)
             })?;
-            Ok(Self(Some(exporter)))
+            Ok(Self { exporter: Some(exporter), deliveries })
+        }
+
+        /// For a command that logs nothing.
+        pub(in crate::commands) async fn of_command() -> Result<Self, Failure> {
+            let traces = Self::of_relay().await?;
+            tracing_subscriber::registry().with(traces.layer()).init();
+            Ok(traces)
         }
 
         pub(in crate::commands) fn layer<S>(&self) -> Option<impl Layer<S> + Send + Sync + use<S>>
         where
             S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
         {
-            self.0.as_ref().map(Exporter::layer)
+            self.exporter.as_ref().map(Exporter::layer)
         }
 
-        /// The same dispatcher, whose deliveries are part of the traces of their messages.
+        /// The same dispatcher, whose deliveries have spans.
         pub(in crate::commands) fn around(&self, dispatcher: Dispatcher) -> Dispatcher {
-            match &self.0 {
-                Some(_) => dispatcher.intercept(postroom_otel::Traces::default()),
+            match &self.exporter {
+                Some(_) => dispatcher.intercept(self.deliveries),
                 None => dispatcher,
+            }
+        }
+
+        /// The same message with the context of its creation, unless it has one.
+        pub(in crate::commands) fn create(&self, message: Message) -> Result<Message, Failure> {
+            let trace = Some(Arc::new(postroom_otel::current_context) as Arc<_>);
+            match &self.exporter {
+                Some(_) => Ok(OutboxConfig { trace, ..OutboxConfig::default() }.check(message)?),
+                None => Ok(message),
             }
         }
 
         /// Sends what is left.
         pub(in crate::commands) async fn end(self) {
-            if let Some(exporter) = self.0 {
+            if let Some(exporter) = self.exporter {
                 let _ = tokio::task::spawn_blocking(|| exporter.shutdown()).await;
+            }
+        }
+    }
+
+    fn deliveries(shape: Option<&str>) -> Result<postroom_otel::Traces, Failure> {
+        match shape {
+            None | Some("" | "links") => Ok(postroom_otel::Traces::default()),
+            Some("joined") => Ok(postroom_otel::Traces::default().joined()),
+            Some(_) => {
+                let what = format!("{SHAPE} is links or joined");
+                Err(Failure::new(Exit::Invalid, what))
             }
         }
     }
@@ -60,7 +99,7 @@ mod on {
 
 #[cfg(not(feature = "otel"))]
 mod off {
-    use postroom::Dispatcher;
+    use postroom::{Dispatcher, Message};
     use tracing_subscriber::layer::Identity;
 
     use crate::failure::Failure;
@@ -69,10 +108,14 @@ mod off {
     pub(in crate::commands) struct Traces;
 
     impl Traces {
-        pub(in crate::commands) async fn from_env() -> Result<Self, Failure> {
+        pub(in crate::commands) async fn of_relay() -> Result<Self, Failure> {
             if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some() {
                 eprintln!("this binary was built without traces; --features otel has them");
             }
+            Ok(Self)
+        }
+
+        pub(in crate::commands) async fn of_command() -> Result<Self, Failure> {
             Ok(Self)
         }
 
@@ -82,6 +125,10 @@ mod off {
 
         pub(in crate::commands) fn around(&self, dispatcher: Dispatcher) -> Dispatcher {
             dispatcher
+        }
+
+        pub(in crate::commands) fn create(&self, message: Message) -> Result<Message, Failure> {
+            Ok(message)
         }
 
         pub(in crate::commands) async fn end(self) {}

@@ -28,7 +28,7 @@ use crate::store::{Access, OpenStore, Target};
 pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
-    let traces = Traces::from_env().await?;
+    let traces = Traces::of_relay().await?;
     log_to_stderr(&traces);
     let mut config = load(args)?;
     let door = Door::open(&args.admin, &config.admin)?;

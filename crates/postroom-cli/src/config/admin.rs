@@ -100,7 +100,7 @@ pub(super) struct Admin {
     tokens: Vec<TokenSection>,
     /// Whether something in front speaks TLS; needed when others can reach the address
     behind_tls: bool,
-    /// Whether the header X-Forwarded-Prefix of a proxy in front is believed
+    /// Whether X-Forwarded-Prefix and X-Forwarded-For of a proxy in front are believed
     trust_proxy: bool,
     /// Whether the metrics are for everybody, without a token
     public_metrics: bool,

@@ -180,6 +180,171 @@ fn x17_clients_that_say_nothing_are_not_waited_for() {
     assert!(stream.read_to_end(&mut rest).is_ok(), "it is still waited for");
 }
 
+/// X17: a thousand clients that are slow in every way there is, and come again when they are sent
+/// away. Everybody else is answered, and messages are delivered.
+mod a_thousand_slow_clients {
+    use std::io::ErrorKind;
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use tokio::net::TcpSocket;
+    use tokio::runtime::Runtime;
+
+    use super::*;
+
+    const SLOW: usize = 1_000;
+    /// What the server has places for.
+    const PLACES: usize = 512;
+
+    /// Where to, and something large that everybody may have.
+    struct Target {
+        address: String,
+        file: String,
+    }
+
+    impl Target {
+        fn at(address: &str) -> Self {
+            let (_, page) = get(address, "/login", "");
+            let start = page.find("/assets/").expect("a style sheet");
+            let file = page[start..].split('"').next().expect("an end").to_owned();
+            Self { address: address.to_owned(), file }
+        }
+    }
+
+    /// One that never ends its headers, sends its body by drops, or does not read the answers.
+    /// Of the last kind there are more than places.
+    fn connect(runtime: &Runtime, to: &Target, n: usize) -> std::io::Result<TcpStream> {
+        let Target { address, file } = to;
+        let to: SocketAddr = address.parse().expect("an address");
+        let connecting = async {
+            let socket = TcpSocket::new_v4()?;
+            // What is not read has to wait on the other side.
+            socket.set_recv_buffer_size(4_096)?;
+            socket.connect(to).await?.into_std()
+        };
+        let mut stream = runtime.block_on(connecting)?;
+        let begin = match n % 5 {
+            0 => format!("GET /livez HTTP/1.1\r\nhost: {address}\r\nx-slow: "),
+            1 => format!(
+                "POST /login HTTP/1.1\r\nhost: {address}\r\norigin: http://{address}\r\n\
+                 content-type: application/x-www-form-urlencoded\r\n\
+                 content-length: 9000\r\n\r\ntoken="
+            ),
+            _ => format!("GET {file} HTTP/1.1\r\nhost: {address}\r\n\r\n").repeat(20),
+        };
+        // Not more than fits: it does not block.
+        match stream.write(begin.as_bytes()) {
+            Ok(_) => Ok(stream),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(stream),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the other side still has it; it gets one more drop then.
+    fn is_connected(stream: &mut TcpStream, n: usize) -> bool {
+        // Who does not read sees the end only when it writes.
+        let drop = stream.write(b"a");
+        let open = |kind: ErrorKind| kind == ErrorKind::WouldBlock;
+        if drop.is_err_and(|error| !open(error.kind())) {
+            return false;
+        }
+        n % 5 > 1 || stream.read(&mut [0; 64]).is_err_and(|error| open(error.kind()))
+    }
+
+    /// All of them, as far as there are files for it.
+    fn crowd(runtime: &Runtime, to: &Target) -> Vec<TcpStream> {
+        let mut slow = Vec::with_capacity(SLOW);
+        for n in 0..SLOW {
+            match connect(runtime, to, n) {
+                Ok(stream) => slow.push(stream),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+                Err(_) => break,
+            }
+        }
+        assert!(slow.len() > PLACES, "only {} files", slow.len());
+        // The others need some, too.
+        slow.truncate(SLOW - 24);
+        slow
+    }
+
+    #[cfg(target_os = "linux")]
+    fn megabytes(pid: u32) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes / 1024)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn megabytes(_: u32) -> Option<u64> {
+        None
+    }
+
+    #[test]
+    fn x17_keep_nobody_else_from_an_answer_and_no_message_from_its_delivery() {
+        let folder = folder();
+        let file = token_file(folder.path());
+        let (up, address) = Up::with_desk(folder.path(), &["--token-file", &file]);
+        until(&address, "/startupz", 200);
+        let before = megabytes(up.child.id());
+        let runtime = Runtime::new().expect("a runtime");
+        let target = Target::at(&address);
+        let mut slow = crowd(&runtime, &target);
+        let (done, sent_away) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let mut took = Vec::new();
+        std::thread::scope(|scope| {
+            let (again, target, done, sent_away) = (&runtime, &target, &done, &sent_away);
+            let slow = &mut slow;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    for (n, stream) in slow.iter_mut().enumerate() {
+                        if is_connected(stream, n) {
+                            continue;
+                        }
+                        sent_away.fetch_add(1, Ordering::Relaxed);
+                        if let Ok(another) = connect(again, target, n) {
+                            *stream = another;
+                        }
+                    }
+                }
+            });
+            // Even when something fails here, the others stop.
+            let _stop = Stop(done);
+            // Fewer than one person may ask at once.
+            for n in 0..80 {
+                let began = Instant::now();
+                assert_eq!(get(&address, "/api/v1/stores", TOKEN).0, 200, "request {n}");
+                assert_eq!(get(&address, "/livez", "").0, 200, "request {n}");
+                took.push(began.elapsed() / 2);
+                if n % 20 == 0 {
+                    enqueue(folder.path(), "while.crowded");
+                    assert_eq!(up.event()["type"], "while.crowded");
+                }
+            }
+            // There were more than places, all of the time.
+            let began = Instant::now();
+            while sent_away.load(Ordering::Relaxed) < SLOW - PLACES - 24 {
+                assert!(began.elapsed() < PATIENCE, "nobody was sent away");
+                std::thread::yield_now();
+            }
+            assert_eq!(get(&address, "/livez", "").0, 200);
+        });
+        took.sort();
+        let grown =
+            megabytes(up.child.id()).zip(before).map(|(now, before)| now.saturating_sub(before));
+        let [median, slowest] = [40, 79].map(|n| took[n]);
+        eprintln!("median {median:?}, slowest {slowest:?}; {grown:?} MB more");
+        assert!(grown.is_none_or(|grown| grown < 256), "{grown:?} MB more");
+    }
+
+    struct Stop<'a>(&'a AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 mod postgres_away {
     use super::*;
 

@@ -27,9 +27,11 @@ pub struct DispatcherConfig {
     /// Messages on their way from a commit in this process to its own workers, waiting or running,
     /// at most; further ones wait for a claim. 0 turns that way off. Default 1,000.
     pub hot_queue: usize,
-    /// The wait after an empty claim. It grows to five times that while nothing comes; wake-ups cut
-    /// it short. Default 1 s.
+    /// The wait after an empty claim. It grows while nothing comes; wake-ups cut it short. Default
+    /// 1 s.
     pub poll_interval: Duration,
+    /// What that wait grows to, at most 1 h. Default: five times `poll_interval`.
+    pub idle_interval: Option<Duration>,
     /// How long one delivery may take; less than the lease. Default 25 s.
     pub handler_timeout: Duration,
     /// When to try again, and when to stop.
@@ -52,6 +54,7 @@ impl Default for DispatcherConfig {
             cold_queue: 1_000,
             hot_queue: 1_000,
             poll_interval: Duration::from_secs(1),
+            idle_interval: None,
             handler_timeout: Duration::from_secs(25),
             retry: Retry::default(),
             topics: Vec::new(),
@@ -81,6 +84,9 @@ impl DispatcherConfig {
         let hour = Duration::from_hours(1);
         let poll = !self.poll_interval.is_zero() && self.poll_interval <= hour;
         require(poll, "poll_interval must be more than 0 and at most 1 h");
+        let idle =
+            self.idle_interval.is_none_or(|idle| (self.poll_interval..=hour).contains(&idle));
+        require(idle, "idle_interval must be at least poll_interval and at most 1 h");
         let timeout = !self.handler_timeout.is_zero() && self.handler_timeout < self.lease;
         require(timeout, "handler_timeout must be more than 0 and less than the lease");
         require(self.retry.max_attempts > 0, "retry.max_attempts must be at least 1");
@@ -101,6 +107,11 @@ impl DispatcherConfig {
     pub(super) fn most_attempts(&self) -> u32 {
         let own = self.topics.iter().filter_map(|topic| topic.retry.as_ref());
         own.chain([&self.retry]).map(|retry| retry.max_attempts).max().unwrap_or_default()
+    }
+
+    /// The longest wait of an idle poller.
+    pub(super) fn longest_wait(&self) -> Duration {
+        self.idle_interval.unwrap_or(self.poll_interval * 5)
     }
 
     /// How long before its end a lease counts as over: time for the answer to reach the database.

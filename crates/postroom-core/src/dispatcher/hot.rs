@@ -194,7 +194,7 @@ impl Handover {
 impl Hot {
     fn start(&self, written: Written) -> bool {
         let Written { item, place, deadline, expires } = written;
-        let lease = item.lease;
+        let (lease, place) = (item.lease, place.into());
         // Before it is sent: a worker starts nothing whose lease it does not know.
         let cancelled = self.leases.add(lease, deadline, false);
         let (since, hot, key, turn) = (Instant::now(), true, None, None);
@@ -209,7 +209,7 @@ impl Hot {
     fn release(&self, written: Written) -> bool {
         let Some(finished) = self.finished.upgrade() else { return false };
         let (lease, end) = (written.item.lease, End::Settle(Settlement::Release));
-        let released = Finished { lease, end, place: written.place, key: None };
+        let released = Finished { lease, end, place: written.place.into(), key: None };
         finished.try_send(vec![released]).is_ok()
     }
 }

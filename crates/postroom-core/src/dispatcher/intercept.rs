@@ -10,6 +10,9 @@ use crate::sink::Delivery;
 impl Engine {
     /// Calls the sink with what no interceptor refuses. One outcome per delivery.
     pub(super) async fn intercepted(&self, deliveries: &[Delivery]) -> Vec<Outcome> {
+        for interceptor in &self.interceptors {
+            interceptor.call_begins(deliveries);
+        }
         let mut refused = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             refused.push(self.refusal(delivery).await);
@@ -40,6 +43,10 @@ impl Engine {
                 if let Ok(Err(panic)) = timeout(self.config.handler_timeout, after).await {
                     self.observer().interceptor_panicked(delivery.message(), &panic);
                 }
+            }
+            let ended = without_panic(async { interceptor.call_ended(deliveries, outcomes) });
+            if let (Err(panic), Some(first)) = (ended.await, deliveries.first()) {
+                self.observer().interceptor_panicked(first.message(), &panic);
             }
         }
     }

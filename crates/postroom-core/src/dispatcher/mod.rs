@@ -6,6 +6,7 @@
 //! back when its outcome is settled, and not before.
 
 mod config;
+mod crew;
 mod done;
 pub(crate) mod hot;
 mod intercept;
@@ -16,6 +17,7 @@ mod limits;
 mod order;
 mod pace;
 mod pause;
+mod place;
 mod poll;
 mod report;
 mod settle;
@@ -34,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use config::DispatcherConfig;
+use crew::{Bench, Crew};
 use done::Done;
 use hot::Hot;
 use leases::Leases;
@@ -46,6 +49,7 @@ pub use topics::{Rate, TopicConfig};
 use work::{Finished, Job, Queues};
 
 use crate::error::Result;
+use crate::fleet::room::Seat;
 use crate::ids::OwnerToken;
 use crate::observe::{Load, Observer, Snapshot};
 use crate::retry::Retry;
@@ -68,13 +72,26 @@ pub struct Dispatcher {
     sink: Arc<dyn Sink>,
     interceptors: Vec<Arc<dyn Interceptor>>,
     config: DispatcherConfig,
+    seat: Option<Seat>,
 }
 
 impl Dispatcher {
     /// A dispatcher with default settings.
     pub fn new(store: Arc<dyn Store>, sink: impl Sink) -> Self {
         let (sink, config) = (Arc::new(sink), DispatcherConfig::default());
-        Self { store, sink, interceptors: Vec::new(), config }
+        Self { store, sink, interceptors: Vec::new(), config, seat: None }
+    }
+
+    /// Has every message looked at by all of these.
+    pub(crate) fn intercepted_by(mut self, interceptors: Vec<Arc<dyn Interceptor>>) -> Self {
+        self.interceptors.extend(interceptors);
+        self
+    }
+
+    /// Claims when the seat gives it a turn.
+    pub(crate) fn seated(mut self, seat: Seat) -> Self {
+        self.seat = Some(seat);
+        self
     }
 
     /// Has every message looked at before and after it is handled.
@@ -116,12 +133,14 @@ impl Dispatcher {
             gone: Mutex::new(false),
             load: Arc::new(Load::new(self.config.hot_queue, self.config.cold_queue)),
             claims: AtomicUsize::new(0),
+            crew: Crew::new(self.config.workers),
             freed: Notify::new(),
             pace: Pace::default(),
             next_retry: NextRetry::default(),
             pauses: Pauses::default(),
             limits: Arc::new(Limits::new(&self.config)),
             left: Left::default(),
+            seat: self.seat,
             config: self.config,
         });
         Ok(Running::spawn(engine))
@@ -154,6 +173,7 @@ struct Engine {
     load: Arc<Load>,
     /// Claims so far.
     claims: AtomicUsize,
+    crew: Crew,
     /// Told when there may be room for more: items left this process, or went to wait in line.
     freed: Notify,
     pace: Pace,
@@ -161,6 +181,8 @@ struct Engine {
     pauses: Pauses,
     limits: Arc<Limits>,
     left: Left,
+    /// Its part in the room that it shares with other stores' dispatchers.
+    seat: Option<Seat>,
 }
 
 impl Engine {
@@ -228,15 +250,15 @@ impl Running {
         let (finished_sender, finished) = mpsc::channel(cold_size + hot_size);
         tasks.spawn(Arc::clone(&engine).settle(finished, cold_sender.downgrade()));
         let queues = Arc::new(Mutex::new(Queues { hot, cold, turn: 0, aside: VecDeque::new() }));
-        let work = || Arc::clone(&engine).work(Arc::clone(&queues), finished_sender.clone());
-        for _ in 0..engine.config.workers {
-            tasks.spawn(work());
-        }
+        let bench = Bench { tasks: tasks.clone(), queues, finished: finished_sender.clone() };
+        engine.crew.join();
+        engine.call_worker(&bench);
         // One more at the end, so that giving back what has not begun waits for nothing that has.
-        let (stop, last) = (engine.stop.clone(), work());
+        let last = Arc::clone(&engine);
         tasks.spawn(async move {
-            stop.cancelled().await;
-            last.await;
+            last.stop.cancelled().await;
+            last.crew.join();
+            last.work(bench).await;
         });
         let waiting = [cold_sender.downgrade(), hot_sender.downgrade()];
         tasks.spawn(Arc::clone(&engine).start_waiting(waiting, finished_sender.clone()));

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::place::Places;
 use super::{Engine, Job};
 use crate::clock;
 use crate::ids::Lease;
@@ -28,13 +29,13 @@ const DUE_MARGIN: Duration = Duration::from_millis(1);
 impl Engine {
     /// Claims until it is told to stop. Ends the channel then, which ends the workers.
     pub(super) async fn poll(self: Arc<Self>, jobs: mpsc::Sender<Job>) {
-        let mut idle = Idle::new(self.config.poll_interval);
+        let mut idle = Idle::new(self.config.poll_interval, self.config.longest_wait());
         let mut outage = false;
-        while let Some(places) = self.places().await {
-            let asked = places.num_permits();
+        while let Some(mut places) = self.places().await {
+            let asked = places.count();
             let before = Instant::now();
             self.next_retry.forget_due();
-            match self.claim(asked).await {
+            match places.during(self.claim(asked)).await {
                 Ok(claimed) => {
                     if std::mem::take(&mut outage) {
                         self.observer().recovered("claim");
@@ -58,7 +59,7 @@ impl Engine {
     }
 
     /// Room for a batch, once there is room for one; none when it is time to stop.
-    async fn places(&self) -> Option<OwnedSemaphorePermit> {
+    async fn places(&self) -> Option<Places> {
         // No more than can be started in time, even if there is room.
         while self.pace() == 0 {
             tokio::select! {
@@ -77,7 +78,12 @@ impl Engine {
         if let Ok(more) = Arc::clone(&self.load.cold.free).try_acquire_many_owned(more as u32) {
             places.merge(more);
         }
-        Some(places)
+        let Some(seat) = &self.seat else { return Some(Places::new(places, None)) };
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => None,
+            turn = seat.turn(places.num_permits()) => Some(Places::new(places, Some(turn))),
+        }
     }
 
     /// How many more items can be started within half a lease at the recent rate, but one per
@@ -121,7 +127,7 @@ impl Engine {
     async fn enqueue(
         &self,
         claimed: Claimed,
-        mut places: OwnedSemaphorePermit,
+        places: Places,
         before: Instant,
         jobs: &mpsc::Sender<Job>,
     ) {
@@ -129,8 +135,8 @@ impl Engine {
         // Suspects first: nobody waits behind one, and it waits behind nobody.
         let mut items = claimed.items;
         items.sort_by_key(|item| item.lost == 0);
-        for item in items {
-            let Some(place) = places.split(1) else { break };
+        let places = places.claimed(items.len());
+        for (item, place) in items.into_iter().zip(places) {
             let leased_for = item.locked_until.since(item.claimed_at);
             let deadline = before + leased_for.saturating_sub(self.config.margin());
             let cancelled = self.leases.add(item.lease, deadline, item.lost > 0);
@@ -201,19 +207,22 @@ fn local_expiry(item: &WorkItem, before: Instant) -> Option<Instant> {
 /// The growing wait of an idle poller, with jitter so that many do not march in step.
 struct Idle {
     base: Duration,
+    longest: Duration,
     factor: f64,
 }
 
 impl Idle {
-    fn new(base: Duration) -> Self {
-        Self { base, factor: 1.0 }
+    fn new(base: Duration, longest: Duration) -> Self {
+        Self { base, longest, factor: 1.0 }
     }
 
     fn next(&mut self) -> Duration {
         let jitter = 0.8 + 0.4 * clock::random_unit();
-        let wait = self.base.mul_f64(self.factor * jitter);
-        self.factor = (self.factor * 1.5).min(5.0);
-        wait.min(self.base * 5)
+        let wait = self.base.mul_f64(self.factor).min(self.longest);
+        if wait < self.longest {
+            self.factor *= 1.5;
+        }
+        wait.mul_f64(jitter).min(self.longest)
     }
 
     fn reset(&mut self) {
@@ -227,7 +236,7 @@ mod tests {
 
     #[test]
     fn dsp_9_the_idle_wait_grows_to_five_times_and_no_further() {
-        let mut idle = Idle::new(Duration::from_secs(1));
+        let mut idle = Idle::new(Duration::from_secs(1), Duration::from_secs(5));
         let waits: Vec<_> = (0..20).map(|_| idle.next().as_secs_f64()).collect();
         assert!(waits[0] >= 0.8 && waits[0] <= 1.2, "{waits:?}");
         assert!(waits.iter().all(|wait| *wait <= 5.0) && waits[19] >= 4.0, "{waits:?}");

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
+use super::crew::{Bench, IDLE_LIMIT};
 use super::left::LEFT_FOR;
 use super::limits::{Admission, PUT_OFF, Turn};
+use super::place::Place;
 use crate::clock;
 use crate::handler::without_panic;
 use crate::ids::Lease;
@@ -26,7 +28,7 @@ use crate::store::WorkItem;
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) item: WorkItem,
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) place: Place,
     pub(super) cancelled: CancellationToken,
     /// When it came into this process.
     pub(super) since: Instant,
@@ -109,7 +111,7 @@ impl Queues {
 pub(super) struct Finished {
     pub(super) lease: Lease,
     pub(super) end: End,
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) place: Place,
     pub(super) key: Option<i64>,
 }
 
@@ -132,16 +134,18 @@ enum Ran {
 }
 
 impl Engine {
-    /// Takes jobs until there are no more. After a stop the rest is given back unstarted.
-    pub(super) async fn work(
-        self: Arc<Self>,
-        queues: Arc<Mutex<Queues>>,
-        finished: mpsc::Sender<Vec<Finished>>,
-    ) {
+    /// Takes jobs until there are no more, or none for long. After a stop the rest is given back
+    /// unstarted.
+    pub(super) async fn work(self: Arc<Self>, bench: Bench) {
         loop {
-            let batch = self.take(&queues).await;
-            if batch.is_empty() {
-                return;
+            let batch = match timeout(IDLE_LIMIT, self.take(&bench.queues)).await {
+                Ok(batch) if batch.is_empty() => return,
+                Ok(batch) => batch,
+                Err(_) if self.crew.leave() => return,
+                Err(_) => continue,
+            };
+            if self.crew.begin() {
+                self.call_worker(&bench);
             }
             let (mut batch, mut ended) = self.admit(batch);
             if self.sink.takes_runs() {
@@ -151,8 +155,9 @@ impl Engine {
             if !ended.is_empty() {
                 self.done.add(&ended);
                 // In one piece, so that it is settled in one. The settler outlives the workers.
-                let _ = finished.send(ended).await;
+                let _ = bench.finished.send(ended).await;
             }
+            self.crew.end();
         }
     }
 
@@ -296,7 +301,7 @@ impl Engine {
     async fn run(&self, jobs: &[Job]) -> Vec<Ran> {
         let limit = self.config.handler_timeout;
         let deadline = Instant::now() + limit;
-        let deliveries: Vec<_> = jobs.iter().map(|job| self.delivery(job, deadline)).collect();
+        let deliveries = self.deliveries(jobs, deadline);
         let call = timeout(limit, without_panic(self.intercepted(&deliveries)));
         let mut answer = tokio::select! {
             biased;
@@ -330,13 +335,23 @@ impl Engine {
         answer.into_iter().zip(&deliveries).map(ran).collect()
     }
 
-    fn delivery(&self, job: &Job, deadline: Instant) -> Delivery {
-        let (message, attempt) = (job.item.message.clone(), job.item.attempts + 1);
+    /// What the sink is called with: the same span for all, since it is one call.
+    fn deliveries(&self, jobs: &[Job], deadline: Instant) -> Vec<Delivery> {
         let observer = self.observer();
-        observer.handling(&message, attempt);
-        let span = observer.span(&message, attempt);
-        let right = Right { owner: self.owner, lease: job.item.lease };
-        Delivery::new(message, attempt, deadline, job.cancelled.clone(), span, right)
+        let attempt = |job: &Job| job.item.attempts + 1;
+        for job in jobs {
+            observer.handling(&job.item.message, attempt(job));
+        }
+        let span = match jobs {
+            [job] => observer.span(&job.item.message, attempt(job)),
+            jobs => observer.span_of_many(jobs.iter().map(|job| &job.item.message)),
+        };
+        let delivery = |job: &Job| {
+            let right = Right { owner: self.owner, lease: job.item.lease };
+            let (message, cancelled) = (job.item.message.clone(), job.cancelled.clone());
+            Delivery::new(message, attempt(job), deadline, cancelled, span.clone(), right)
+        };
+        jobs.iter().map(delivery).collect()
     }
 
     /// Ends when no lease of these is left: lost to somebody, or over by this process's clock,

@@ -1,6 +1,6 @@
 //! The counters behind a [`Snapshot`], which also feed the `metrics` facade.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use metrics::{Counter, counter, histogram};
 
 use super::histogram::Histogram;
 use super::windows::Windows;
-use super::{Counts, Snapshot, Took, registry};
+use super::{Counts, Snapshot, Throughput, Took, registry};
 use crate::lifecycle::DeadReason;
 use crate::message::Message;
 
@@ -72,6 +72,7 @@ struct PerTopic {
     expired: Counter,
     handler: metrics::Histogram,
     delivery: metrics::Histogram,
+    windows: Windows,
 }
 
 impl Figures {
@@ -130,6 +131,7 @@ impl Figures {
         self.delivery.record(took.total);
         let topic = self.topic(message);
         topic.done.increment(1);
+        topic.windows.add(1, 0);
         topic.handler.record(took.handler.as_secs_f64());
         topic.delivery.record(took.total.as_secs_f64());
     }
@@ -140,6 +142,7 @@ impl Figures {
         self.handler.record(took.handler);
         let topic = self.topic(message);
         topic.failed.increment(1);
+        topic.windows.add(0, 1);
         topic.handler.record(took.handler.as_secs_f64());
     }
 
@@ -152,6 +155,7 @@ impl Figures {
             topic.expired.increment(1);
         } else {
             self.windows.add(0, 1);
+            topic.windows.add(0, 1);
         }
     }
 
@@ -198,6 +202,12 @@ impl Figures {
             five_minutes: self.windows.last(Duration::from_mins(5)),
             stats: None,
         }
+    }
+
+    pub(super) fn topics(&self) -> BTreeMap<String, Throughput> {
+        let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
+        let minute = Duration::from_mins(1);
+        topics.iter().map(|(name, topic)| (name.to_string(), topic.windows.last(minute))).collect()
     }
 
     fn whole(&self) -> &Whole {
@@ -247,10 +257,34 @@ impl Figures {
             expired: counter!(registry::EXPIRED.name, &labels),
             handler: histogram!(registry::DELIVERY_DURATION.name, &labels),
             delivery: histogram!(registry::DELIVERY_LAG.name, &labels),
+            windows: Windows::default(),
         }
     }
 }
 
 fn add(figure: &AtomicU64, count: u64) {
     figure.fetch_add(count, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn obs_2_every_topic_has_its_own_last_minute() {
+        let figures = Figures::new("main".into(), "outbox");
+        let message = |topic: &str| Message::builder(topic).build().expect("a message");
+        let took = Took { handler: Duration::ZERO, total: Duration::ZERO };
+        for n in 0..MOST_TOPICS + 5 {
+            figures.done(&message(&format!("topic.{n}")), took);
+        }
+        figures.failed(&message("topic.0"), took);
+        figures.dead(&message("topic.1"), DeadReason::Expired);
+        figures.dead(&message("topic.1"), DeadReason::Permanent);
+        let topics = figures.topics();
+        let of = |topic: &str| topics.get(topic).map(|lately| (lately.done, lately.failed));
+        assert_eq!(of("topic.0"), Some((1, 1)));
+        assert_eq!(of("topic.1"), Some((1, 1)), "what expired was never tried");
+        assert_eq!((of(OTHERS), of("topic.104")), (Some((5, 0)), None));
+    }
 }

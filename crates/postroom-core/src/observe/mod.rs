@@ -11,6 +11,7 @@ mod registry;
 mod snapshot;
 mod windows;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +49,10 @@ impl Observer {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.figures.snapshot(self.store.to_string(), self.queue)
+    }
+
+    pub(crate) fn topics(&self) -> BTreeMap<String, Throughput> {
+        self.figures.topics()
     }
 
     /// A message was written, by a transaction that is about to commit.
@@ -100,6 +105,25 @@ impl Observer {
             %topic,
             %id,
             attempt,
+            otel.name = Empty,
+            otel.kind = Empty
+        )
+    }
+
+    /// The span of a call that delivers many; with their topic, if they have the same.
+    pub(crate) fn span_of_many<'a>(
+        &self,
+        messages: impl ExactSizeIterator<Item = &'a Message>,
+    ) -> Span {
+        let (store, count) = (&*self.store, messages.len());
+        let mut topics = messages.map(Message::topic);
+        let first = topics.next().filter(|first| topics.all(|topic| topic == *first));
+        let topic = first.map(tracing::field::display);
+        tracing::info_span!(
+            "postroom.handle",
+            store,
+            topic,
+            count,
             otel.name = Empty,
             otel.kind = Empty
         )

@@ -13,10 +13,13 @@ use sqlx::{MySql, Row};
 use super::MySqlStore;
 use super::classify::classify;
 use super::row::{counter, flag, stored_message, time, time_or_none};
+use super::session::broken;
 use crate::floor::Start;
 use crate::taking::{Summary, Takes, Taking, Turn};
 
 const WHAT: &str = "claim";
+
+const IDENTITY: &str = "identity";
 
 impl MySqlStore {
     pub(super) async fn claim_batch(&self, claim: &Claim) -> Result<Claimed> {
@@ -97,6 +100,14 @@ impl MySqlStore {
             .bind(list(taking.claim.excluded_topics()))
             .bind(self.halt);
         self.engine_rows(WHAT, query).await
+    }
+
+    pub(super) async fn find_identity(&self) -> Result<String> {
+        let rows = self.engine_rows(IDENTITY, self.query(&self.sql.identity)).await?;
+        let row = rows.first().ok_or_else(|| broken("its identity"))?;
+        let database: String =
+            row.try_get("identity").map_err(|error| classify(IDENTITY, error))?;
+        Ok(format!("{database} {}", self.names.label()))
     }
 
     pub(super) async fn look_for_due(&self) -> Result<Option<Duration>> {

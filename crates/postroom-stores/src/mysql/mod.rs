@@ -239,6 +239,10 @@ impl Store for MySqlStore {
         Box::pin(self.look_for_due())
     }
 
+    fn identity(&self) -> BoxFuture<'_, Result<String>> {
+        Box::pin(self.find_identity())
+    }
+
     fn halts(&self) -> bool {
         self.halt
     }

@@ -47,6 +47,7 @@ statements! {
     discard: include_str!("../../sql/mysql/discard.sql"),
     failing: include_str!("../../sql/mysql/failing.sql"),
     get: include_str!("../../sql/mysql/get.sql"),
+    identity: include_str!("../../sql/mysql/identity.sql"),
     join_add: include_str!("../../sql/mysql/join_add.sql"),
     join_cancel: include_str!("../../sql/mysql/join_cancel.sql"),
     join_first: include_str!("../../sql/mysql/join_first.sql"),

@@ -12,12 +12,14 @@ use sqlx::{Postgres, Row};
 use super::PgStore;
 use super::classify::classify;
 use super::row::{counter, small_count, stored_message, time};
-use super::session::Purpose;
+use super::session::{Purpose, broken};
 use super::time::PgTime;
 use crate::floor::Start;
 use crate::taking::{Summary, Takes, Taking, Turn};
 
 const WHAT: &str = "claim";
+
+const IDENTITY: &str = "identity";
 
 /// What is paused may change between two tries of a claim.
 const TRIES: usize = 3;
@@ -127,6 +129,20 @@ impl PgStore {
         let excluded = taking.claim.excluded_topics().iter().copied();
         let left_out: Vec<_> = excluded.chain(paused.iter().copied().flatten()).collect();
         self.rows_for(Purpose::Claim, WHAT, query.bind(left_out).bind(paused.to_vec())).await
+    }
+
+    pub(super) async fn find_identity(&self) -> Result<String> {
+        let by_server = self.engine_rows(IDENTITY, self.query(&self.sql.identity)).await;
+        let rows = match by_server {
+            Err(error) if !error.is_transient() => {
+                self.engine_rows(IDENTITY, self.query(&self.sql.identity_by_address)).await?
+            }
+            answer => answer?,
+        };
+        let row = rows.first().ok_or_else(|| broken("its identity"))?;
+        let database: String =
+            row.try_get("identity").map_err(|error| classify(IDENTITY, error))?;
+        Ok(format!("{database} {}", self.names.label()))
     }
 
     pub(super) async fn look_for_due(&self) -> Result<Option<Duration>> {

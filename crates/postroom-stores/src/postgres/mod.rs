@@ -235,6 +235,10 @@ impl Store for PgStore {
         Box::pin(self.look_for_due())
     }
 
+    fn identity(&self) -> BoxFuture<'_, Result<String>> {
+        Box::pin(self.find_identity())
+    }
+
     fn halts(&self) -> bool {
         self.halt
     }

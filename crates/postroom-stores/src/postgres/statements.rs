@@ -40,6 +40,8 @@ statements! {
     discard: include_str!("../../sql/postgres/discard.sql"),
     failing: include_str!("../../sql/postgres/failing.sql"),
     get: include_str!("../../sql/postgres/get.sql"),
+    identity: include_str!("../../sql/postgres/identity.sql"),
+    identity_by_address: include_str!("../../sql/postgres/identity_by_address.sql"),
     join_add: include_str!("../../sql/postgres/join_add.sql"),
     join_cancel: include_str!("../../sql/postgres/join_cancel.sql"),
     join_get: include_str!("../../sql/postgres/join_get.sql"),

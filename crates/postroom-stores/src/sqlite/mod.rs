@@ -25,6 +25,8 @@ mod tx;
 mod values;
 mod watch;
 
+use std::fs::Metadata;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -149,6 +151,21 @@ impl SqliteStore {
         self.inner.config.clock.now()
     }
 
+    /// A file may have several names: it is what they lead to.
+    fn find_identity(&self) -> Result<String> {
+        let label = self.inner.config.names()?.label();
+        if self.inner.watch.is_none() {
+            return Ok(format!("memory {:p} {label}", Arc::as_ptr(&self.inner.outbox_local)));
+        }
+        let options = self.inner.writer.connect_options();
+        let file = options.get_filename();
+        let about = std::fs::metadata(file).map_err(|error| {
+            let what = format!("there is no database file {}", file.display());
+            Error::new(ErrorKind::Unavailable, what).with_source(error)
+        })?;
+        Ok(format!("file {} {label}", identity_of(file, &about)))
+    }
+
     async fn begin_write(&self) -> Result<Transaction<'static, Sqlite>> {
         let tx = match self.inner.begin {
             Some(begin) => self.inner.writer.begin_with(begin).await,
@@ -208,6 +225,17 @@ async fn connect_writer(options: &SqliteConnectOptions) -> Result<SqlitePool> {
     }
 }
 
+#[cfg(unix)]
+fn identity_of(_file: &Path, about: &Metadata) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    format!("{}:{}", about.dev(), about.ino())
+}
+
+#[cfg(not(unix))]
+fn identity_of(file: &Path, _about: &Metadata) -> String {
+    file.canonicalize().unwrap_or_else(|_| file.to_owned()).display().to_string()
+}
+
 /// Ends a transaction of the engine, which can be tried again whatever became of it.
 async fn commit(tx: Transaction<'static, Sqlite>) -> Result<()> {
     tx.commit().await.map_err(classify)
@@ -257,6 +285,10 @@ impl Store for SqliteStore {
 
     fn next_due(&self) -> BoxFuture<'_, Result<Option<Duration>>> {
         Box::pin(self.look_for_due())
+    }
+
+    fn identity(&self) -> BoxFuture<'_, Result<String>> {
+        Box::pin(std::future::ready(self.find_identity()))
     }
 
     fn halts(&self) -> bool {

@@ -327,6 +327,7 @@ suite! { $
         adm_1_what_fails_is_shown_with_its_last_error,
         adm_1_a_key_that_waits_is_shown_with_what_stops_it,
         adm_1_what_lies_behind_a_key_is_counted_up_to_a_limit,
+        fleet_1_every_box_has_an_identity_of_its_own,
     }
     watch_halted: watch::halt, Options::default().halt(true) => {
         adm_1_a_halted_key_is_shown_before_those_that_wait,

@@ -8,9 +8,9 @@ use postroom_core::store::{
     AdminStore, Block, BlockedKey, Failing, Heartbeat, List, Node, Store, TopicStats,
     TransactionalStore,
 };
-use postroom_core::{Message, MessageBuilder, MessageId, OwnerToken};
+use postroom_core::{ManualClock, Message, MessageBuilder, MessageId, OwnerToken};
 
-use crate::harness::{Env, Harness, LEASE, plain};
+use crate::harness::{Env, Harness, LEASE, Options, plain};
 
 type Case<H> = Arc<Env<H>>;
 
@@ -305,4 +305,17 @@ pub mod halt {
         assert_eq!(changed.applied, [second]);
         assert_eq!(shown().await, [(waits, false, 0)]);
     }
+}
+
+/// A fleet serves a box once, whatever names lead to it.
+pub async fn fleet_1_every_box_has_an_identity_of_its_own<H: Harness>(env: Case<H>) {
+    let store = env.store();
+    let identity = store.identity().await.expect("an identity");
+    assert_eq!(store.identity().await.expect("the same again"), identity);
+    let inbox = store.inbox().identity().await.expect("that of the inbox");
+    assert_ne!(inbox, identity);
+    let another = H::fresh(ManualClock::default(), Options::default()).await;
+    let other = another.store().identity().await.expect("that of another database");
+    assert_ne!(other, identity);
+    another.finish().await;
 }

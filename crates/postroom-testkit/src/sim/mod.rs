@@ -358,6 +358,11 @@ impl Store for SimStore {
         })
     }
 
+    fn identity(&self) -> BoxFuture<'_, Result<String>> {
+        let identity = format!("{:p} {:?}", Arc::as_ptr(&self.database), self.side);
+        Box::pin(std::future::ready(Ok(identity)))
+    }
+
     fn halts(&self) -> bool {
         self.rules.halt
     }

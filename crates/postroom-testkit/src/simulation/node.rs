@@ -321,6 +321,10 @@ impl Store for NodeStore {
         Box::pin(self.call(Call::Renew, async { self.inner.next_due().await.unwrap_or_default() }))
     }
 
+    fn identity(&self) -> BoxFuture<'_, Result<String>> {
+        self.inner.identity()
+    }
+
     fn halts(&self) -> bool {
         self.inner.halts()
     }

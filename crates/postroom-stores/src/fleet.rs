@@ -1,0 +1,34 @@
+//! The stores as members of a [fleet](postroom_core::fleet), and a folder of SQLite files as the
+//! list of one.
+
+#[cfg(feature = "sqlite")]
+mod folder;
+
+use std::sync::Arc;
+
+use postroom_core::fleet::Opened;
+use postroom_core::store::{BoxFuture, Store};
+
+#[cfg(feature = "sqlite")]
+pub use folder::SqliteFolder;
+
+macro_rules! opened {
+    ($store:ty) => {
+        impl Opened for $store {
+            fn store(&self) -> Arc<dyn Store> {
+                Arc::new(self.clone())
+            }
+
+            fn close(&self) -> BoxFuture<'_, ()> {
+                Box::pin(self.close())
+            }
+        }
+    };
+}
+
+#[cfg(feature = "sqlite")]
+opened!(crate::SqliteStore);
+#[cfg(feature = "postgres")]
+opened!(crate::PgStore);
+#[cfg(feature = "mysql")]
+opened!(crate::MySqlStore);

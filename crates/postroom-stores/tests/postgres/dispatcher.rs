@@ -1,0 +1,46 @@
+//! The dispatcher on PostgreSQL.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::postgres_support::Pg;
+use postroom_testkit::{Harness, dispatch};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dsp_1_everything_is_handled_once() {
+    let pg = Pg::on_database_time().await;
+    dispatch::everything_is_handled_once(Arc::clone(&pg.store), 4_000).await;
+    pg.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b01_hot_messages_are_handled_once() {
+    let pg = Pg::on_database_time().await;
+    let messages = 200 * postroom_testkit::cases(10) as usize;
+    dispatch::hot_messages_are_handled_once(Arc::clone(&pg.store), messages, 1).await;
+    pg.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ord_1_order_holds_while_dispatchers_come_and_go() {
+    let pg = Pg::on_database_time().await;
+    let messages = 300 * postroom_testkit::cases(10) as usize;
+    dispatch::order_holds(Arc::clone(&pg.store), messages, 100).await;
+    pg.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b01_a_hundred_thousand_hot_messages_are_handled_once() {
+    let pg = Pg::on_database_time().await;
+    dispatch::hot_messages_are_handled_once(Arc::clone(&pg.store), 100_000, 50).await;
+    pg.finish().await;
+}
+
+/// F15: a minute of it in the long version; the short one on a simulated clock has a minute too.
+#[tokio::test(flavor = "multi_thread")]
+async fn dsp_7_an_outage_of_the_handler_is_met_with_backoff_and_then_all_is_done() {
+    let pg = Pg::on_database_time().await;
+    let away = if postroom_testkit::is_full() { 60 } else { 2 };
+    dispatch::a_handler_that_is_away(Arc::clone(&pg.store), Duration::from_secs(away)).await;
+    pg.finish().await;
+}

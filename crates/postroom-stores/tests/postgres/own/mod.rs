@@ -1,0 +1,12 @@
+//! What only PostgreSQL has: its transactions, its functions, its schema.
+
+mod claims;
+mod commits;
+mod functions;
+mod inbox;
+mod joins;
+mod migrations;
+mod order;
+mod proxy;
+mod transactions;
+mod wakes;
