@@ -28,8 +28,10 @@ mod browse;
 mod described;
 mod fuzz;
 mod jobs;
-#[path = "../../../postroom-stores/tests/mysql_support/mod.rs"]
+#[allow(dead_code, reason = "the API needs a part of it")]
+#[path = "../../../postroom-stores/tests/mysql/mysql_support.rs"]
 mod mysql_support;
-#[path = "../../../postroom-stores/tests/postgres_support/mod.rs"]
+#[allow(dead_code, reason = "the API needs a part of it")]
+#[path = "../../../postroom-stores/tests/postgres/postgres_support.rs"]
 mod postgres_support;
 mod world;
