@@ -201,7 +201,9 @@ impl Gate<'_> {
         } else {
             suite::libtest(selection, &self.options.filter, &workspace::metadata()?)
         };
-        process::run(self.environment(workspace::cargo().args(arguments)))
+        let mut command = workspace::cargo();
+        command.args(arguments).env("NEXTEST_TEST_THREADS", tests_at_once().to_string());
+        process::run(self.environment(&mut command))
     }
 
     /// All adapters, with all their data layers.
@@ -279,6 +281,12 @@ impl Gate<'_> {
         }
         command.envs(self.clients.variables()).envs(self.servers.variables())
     }
+}
+
+/// More than cores: a third of the time tests wait, for a server, a disk or a killed process.
+fn tests_at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    (3 * cores).div_ceil(2)
 }
 
 /// The alert rules in the program that will read them.

@@ -387,10 +387,11 @@ mod tests {
         let seats = [("a", weights[0]), ("b", weights[1])].map(|(name, w)| room.seat(id(name), w));
         let mut got = [0, 0];
         while got[0] + got[1] < 1_200 {
-            // Both ask while the room is full; what is settled decides between them.
+            // Both ask while the room is full, and then there is room for one of them.
             let full = room.seat(id("full"), 1);
-            let all = fill(&full, 8).await;
-            let settle = async {
+            let all = full.turn(8).await;
+            assert_eq!(all.granted(), 8);
+            let leave = async {
                 drop((all, full));
                 std::future::pending::<()>().await;
             };
@@ -398,7 +399,7 @@ mod tests {
                 biased;
                 turn = seats[0].turn(8) => (turn, 0),
                 turn = seats[1].turn(8) => (turn, 1),
-                () = settle => break,
+                () = leave => break,
             };
             got[winner] += turn.granted();
             let granted = turn.granted();
