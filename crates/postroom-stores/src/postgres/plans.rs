@@ -29,14 +29,14 @@ const CALLS: [(&str, &str); 10] = [
     ("append_lookup", "array_fill(gen_random_uuid(), '{3}'), array_fill(''::bytea, '{3}')"),
 ];
 
-/// 100,000 rows that wait, many that are done, a thousand that can run.
+/// 100,000 rows that wait, a million that are done, a thousand that can run.
 const LOAD: &str = "
     insert into postroom.outbox_message (id, seq, occurred_at, created_at, priority, topic, payload)
     select gen_random_uuid(), number, now(), now(), 0, 't', 'x'
     from generate_series(1, 200000) as number;
     insert into postroom.outbox_settled (seq, settled_at, id, attempts, lost, state)
     select number, now(), gen_random_uuid(), 0, 0, 1
-    from generate_series(1, {done}) as number;
+    from generate_series(1, 1000000) as number;
     insert into postroom.outbox_parked (seq, wake_at, id, topic_hash, attempts, lost, priority)
     select 1000000 + number, now() + interval '1 h', gen_random_uuid(), 0, 0, 0, number % 3 - 1
     from generate_series(1, 100000) as number;
@@ -48,11 +48,6 @@ const LOAD: &str = "
 const ANALYZE: &str = "
     analyze postroom.outbox_message, postroom.outbox_queue, postroom.outbox_parked,
         postroom.outbox_settled, postroom.outbox_attempt, postroom.outbox_key";
-
-/// A million that are done in the long version.
-fn load() -> String {
-    LOAD.replace("{done}", if postroom_testkit::is_full() { "1000000" } else { "200000" })
-}
 
 fn url() -> String {
     std::env::var("POSTROOM_TEST_PG_URL")
@@ -178,7 +173,7 @@ async fn wq_11_plans_without_and_with_fresh_statistics() {
     let mut old = engine(&store).await;
     prepare(&store, old.conn()).await;
     check(&store, old.conn(), "empty").await;
-    run(&store, &load()).await;
+    run(&store, LOAD).await;
     check(&store, old.conn(), "plans older than the data").await;
 
     let mut new = engine(&store).await;
@@ -193,7 +188,7 @@ async fn wq_11_plans_without_and_with_fresh_statistics() {
 async fn wq_11_plans_with_statistics_of_empty_tables() {
     let store = store(Queue::Outbox).await;
     run(&store, ANALYZE).await;
-    run(&store, &load()).await;
+    run(&store, LOAD).await;
     let mut engine = engine(&store).await;
     prepare(&store, engine.conn()).await;
     check(&store, engine.conn(), "analysed when empty").await;
@@ -219,7 +214,7 @@ async fn adm_1_what_people_look_at_reads_live_rows_and_dead_letters() {
     }
     for when in ["empty", "loaded", "analysed"] {
         match when {
-            "loaded" => run(&store, &load()).await,
+            "loaded" => run(&store, LOAD).await,
             "analysed" => run(&store, ANALYZE).await,
             _ => {}
         }
@@ -285,7 +280,7 @@ async fn adm_1_lists_walk_an_index() {
     }
     for when in ["empty", "loaded", "analysed"] {
         match when {
-            "loaded" => run(&store, &load()).await,
+            "loaded" => run(&store, LOAD).await,
             "analysed" => run(&store, ANALYZE).await,
             _ => {}
         }
@@ -310,7 +305,7 @@ async fn adm_1_lists_walk_an_index() {
 #[tokio::test]
 async fn claims_of_a_foreign_pool_are_planned_alike() {
     let own = store(Queue::Outbox).await;
-    run(&own, &load()).await;
+    run(&own, LOAD).await;
     let pool = PgPool::connect(&url()).await.expect("connects");
     let config = StoreConfig { schema: own.names.schema().to_owned(), ..StoreConfig::default() };
     let foreign = PgStore::new(pool, config).expect("legal names");
