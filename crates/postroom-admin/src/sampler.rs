@@ -111,8 +111,15 @@ impl Sampler {
         Self { latest, interest, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// The last sample; when that is old, the next one if it comes soon. A page of a large database
-    /// must not wait for a count that will not begin.
+    /// The last sample, at once, for who looks at something else and sees figures beside it: they
+    /// are brought up to date when the next count is there.
+    pub(crate) fn at_hand(&self) -> Arc<Sample> {
+        self.look();
+        Arc::clone(&self.latest.borrow())
+    }
+
+    /// The last sample, for who came to see figures; when that is old, the next one if it comes
+    /// soon. A page of a large database must not wait for a count that will not begin.
     pub(crate) async fn latest(&self) -> Arc<Sample> {
         let mut latest = self.latest.clone();
         let age = Timestamp::host_now().since(latest.borrow_and_update().at);

@@ -49,7 +49,7 @@ pub(super) async fn plan(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Resp
     let filter =
         if filter.get("status").is_empty() { filter.with("status", "dead") } else { filter };
     let plan = desk.plan(queue, act, &filter.list()?).await?;
-    let sample = queue.sampler.latest().await;
+    let sample = queue.sampler.at_hand();
     let place = if filter.get("status") == "dead" { Place::Dead } else { Place::Messages };
     let title = format!("{} all that match", capital(act.as_str()));
     let frame = Frame::new(&desk, &ask, queue, &sample, place, title);
@@ -180,7 +180,7 @@ async fn show(
     is_one: bool,
 ) -> Result<Response, Problem> {
     let queue = ask.queue(desk)?;
-    let sample = queue.sampler.latest().await;
+    let sample = queue.sampler.at_hand();
     let frame = Frame::new(desk, ask, queue, &sample, Place::Jobs, "Jobs");
     let now = Timestamp::host_now();
     let jobs = jobs.iter().map(|job| Row::new(job, &frame, now)).collect();

@@ -95,7 +95,7 @@ impl Row {
 
 pub(super) async fn joins(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
     let queue = ask.queue(&desk)?;
-    let sample = queue.sampler.latest().await;
+    let sample = queue.sampler.at_hand();
     let wanted = ask.get("state");
     let list = ListJoins {
         state: wanted.map(state).transpose()?,
@@ -149,7 +149,7 @@ pub(super) async fn join(
     let found = found.ok_or_else(|| Problem::not_found(format!("no join {id} in {queue}")))?;
     let after = ask.get("after").map(str::parse).transpose()?;
     let members = queue.store.join_members(id, after, MEMBERS).await?;
-    let sample = queue.sampler.latest().await;
+    let sample = queue.sampler.at_hand();
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Joins, "Join");
     let last = members.last().filter(|_| members.len() == MEMBERS as usize);
     let next = last.map(|member| {

@@ -116,7 +116,7 @@ pub(super) async fn dead(state: State<Arc<Desk>>, ask: Ask) -> Result<Response, 
 
 async fn list(State(desk): State<Arc<Desk>>, ask: Ask, place: Place) -> Result<Response, Problem> {
     let queue = ask.queue(&desk)?;
-    let sample = queue.sampler.latest().await;
+    let sample = queue.sampler.at_hand();
     let now = Timestamp::host_now();
     let is_dead = place == Place::Dead;
     let mut filter = Filter::of(&ask.query);

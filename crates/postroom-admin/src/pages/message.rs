@@ -88,7 +88,11 @@ pub(super) async fn message(
     let queue = ask.queue(&desk)?;
     let id: MessageId = id.parse()?;
     let detail = desk.find(queue, id).await?;
-    let sample = queue.sampler.latest().await;
+    // What blocks a message is among the figures; other messages need not wait for them.
+    let sample = match waits_in_order(&detail.record) {
+        true => queue.sampler.latest().await,
+        false => queue.sampler.at_hand(),
+    };
     let now = Timestamp::host_now();
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Messages, &*detail.record.topic);
     let neighbours = neighbours(queue, &detail.record).await?;
@@ -155,7 +159,15 @@ async fn neighbours(queue: &Queue, record: &Record) -> Result<Vec<Record>, Probl
     Ok(found)
 }
 
+fn waits_in_order(record: &Record) -> bool {
+    let is_ordered = record.message.as_ref().is_some_and(|m| m.ordering_key().is_some());
+    is_ordered && matches!(record.state, Stage::Ready | Stage::Leased)
+}
+
 fn blocker(record: &Record, sample: &Sample, frame: &Frame) -> Option<Blocker> {
+    if !waits_in_order(record) {
+        return None;
+    }
     let key = record.message.as_ref()?.ordering_key()?.to_string();
     let is_it = |blocked: &&BlockedKey| {
         blocked.ordering_key.as_deref() == Some(&*key)
@@ -163,8 +175,7 @@ fn blocker(record: &Record, sample: &Sample, frame: &Frame) -> Option<Blocker> {
             && blocked.by != record.id
     };
     let blocked = sample.seen.as_ref()?.blocked.iter().find(is_it)?;
-    let waits = matches!(record.state, Stage::Ready | Stage::Leased);
-    waits.then(|| Blocker {
+    Some(Blocker {
         text: format!("{} {}", blocked.topic, words::short(blocked.by)),
         href: frame.message(&blocked.by),
     })

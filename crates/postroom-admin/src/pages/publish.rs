@@ -164,7 +164,7 @@ async fn show(
     queue: &Queue,
     mut sheet: Sheet,
 ) -> Result<Response, Problem> {
-    let sample = queue.sampler.latest().await;
+    let sample = queue.sampler.at_hand();
     let frame = Frame::new(desk, ask, queue, &sample, Place::Messages, "Publish a message");
     let further = sheet.all.split_off(FIRST);
     let is_open = further.iter().any(|field| !field.value.is_empty() || field.error.is_some());

@@ -142,7 +142,7 @@ async fn show(
     sheet: Sheet,
     plan: Option<Plan>,
 ) -> Result<Response, Problem> {
-    let sample = queue.sampler.latest().await;
+    let sample = queue.sampler.at_hand();
     let frame = Frame::new(desk, ask, queue, &sample, Place::Stores, "Purge");
     let ages = AGES.iter().filter_map(|name| Some((*name, sheet.get(name)?))).collect();
     ask.show(&Page { fields: sheet.all, problem: sheet.problem, plan, ages, frame })
