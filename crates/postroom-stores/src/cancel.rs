@@ -4,21 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use sqlx::{Database, Pool, Transaction};
-
-/// In a task, so that a caller who goes away can not cut it: a cut BEGIN leaves its transaction
-/// open in the pool (B08).
-pub(crate) async fn begin_uncut<DB: Database>(
-    pool: &Pool<DB>,
-    sql: &'static str,
-) -> sqlx::Result<Transaction<'static, DB>> {
-    let pool = pool.clone();
-    match tokio::spawn(async move { pool.begin_with(sql).await }).await {
-        Ok(begun) => begun,
-        Err(_) => Err(sqlx::Error::WorkerCrashed),
-    }
-}
-
 /// A future that is forgotten when it is cancelled.
 ///
 /// Dropping sqlx's half-done SAVEPOINT rolls back the whole transaction behind our back, and the

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "sqlite")]
 mod folder;
+pub(crate) mod home;
 
 use std::sync::Arc;
 

@@ -10,6 +10,8 @@
 )]
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
+mod budget;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod cancel;
 mod config;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -36,10 +38,10 @@ mod taking;
 
 pub use config::StoreConfig;
 #[cfg(feature = "mysql")]
-pub use mysql::MySqlStore;
+pub use mysql::{MySqlServers, MySqlStore};
 pub use names::Queue;
 #[cfg(feature = "postgres")]
-pub use postgres::PgStore;
+pub use postgres::{PgServers, PgStore};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use roles::Roles;
 #[cfg(feature = "sqlite")]

@@ -36,6 +36,11 @@ pub trait Around: fmt::Debug + Send + Sync + 'static {
         call
     }
 
+    /// Around [`Store::reap`].
+    fn reap<'a>(&'a self, call: BoxFuture<'a, Result<Reaped>>) -> BoxFuture<'a, Result<Reaped>> {
+        call
+    }
+
     /// Around [`Store::report`].
     fn report<'a>(&'a self, call: BoxFuture<'a, Result<()>>) -> BoxFuture<'a, Result<()>> {
         call
@@ -98,7 +103,7 @@ impl<S: Store, A: Around> Store for Wrapped<S, A> {
     }
 
     fn reap(&self, limit: u32, max_attempts: u32) -> BoxFuture<'_, Result<Reaped>> {
-        self.store.reap(limit, max_attempts)
+        self.around.reap(self.store.reap(limit, max_attempts))
     }
 
     fn purge<'a>(&'a self, purge: &'a Purge) -> BoxFuture<'a, Result<Purged>> {

@@ -114,6 +114,11 @@ impl DispatcherConfig {
         self.idle_interval.unwrap_or(self.poll_interval * 5)
     }
 
+    /// How long what can wait waits for the poller's next look at the database.
+    pub(super) fn visit_wait(&self) -> Duration {
+        self.longest_wait().min(Duration::from_secs(30))
+    }
+
     /// How long before its end a lease counts as over: time for the answer to reach the database.
     pub(super) fn margin(&self) -> Duration {
         self.lease / 10

@@ -27,6 +27,7 @@ impl Engine {
         let mut purge_at = Instant::now() + jittered(PURGE_EVERY / 30);
         while self.sleep_until(reap_at.min(purge_at)).await {
             if reap_at <= Instant::now() {
+                self.next_visit().await;
                 self.reap().await;
                 reap_at = Instant::now() + jittered(self.config.lease);
             }
@@ -37,7 +38,17 @@ impl Engine {
         }
     }
 
+    /// The poller usually looks again soon.
+    async fn next_visit(&self) {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = self.visits.next(self.config.visit_wait()) => {}
+        }
+    }
+
     async fn reap(&self) {
+        let _turn = self.visits.turn().await;
         // A database that is away is the claims' business to tell.
         while let Ok(reaped) = self.queue.reap(REAPED_AT_ONCE).await {
             if reaped.released + reaped.dead > 0 {

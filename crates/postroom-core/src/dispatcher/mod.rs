@@ -22,6 +22,7 @@ mod poll;
 mod report;
 mod settle;
 mod topics;
+mod visits;
 mod work;
 
 use std::collections::VecDeque;
@@ -46,6 +47,7 @@ use order::Keys;
 use pace::{NextRetry, Pace};
 use pause::Pauses;
 pub use topics::{Rate, TopicConfig};
+use visits::Visits;
 use work::{Finished, Job, Queues};
 
 use crate::error::Result;
@@ -133,6 +135,7 @@ impl Dispatcher {
             gone: Mutex::new(false),
             load: Arc::new(Load::new(self.config.hot_queue, self.config.cold_queue)),
             claims: AtomicUsize::new(0),
+            visits: Visits::default(),
             crew: Crew::new(self.config.workers),
             freed: Notify::new(),
             pace: Pace::default(),
@@ -173,6 +176,7 @@ struct Engine {
     load: Arc<Load>,
     /// Claims so far.
     claims: AtomicUsize,
+    visits: Visits,
     crew: Crew,
     /// Told when there may be room for more: items left this process, or went to wait in line.
     freed: Notify,

@@ -40,6 +40,7 @@ impl Engine {
                     if std::mem::take(&mut outage) {
                         self.observer().recovered("claim");
                     }
+                    self.visits.begin();
                     let got = claimed.items.len() + claimed.dead as usize;
                     self.enqueue(claimed, places, before, &jobs).await;
                     match got {

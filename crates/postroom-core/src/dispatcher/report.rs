@@ -14,9 +14,6 @@ use crate::store::Heartbeat;
 
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Two reports may get lost.
-const VALID_FOR: Duration = Duration::from_secs(30);
-
 /// A database that hangs keeps nobody longer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -34,7 +31,8 @@ impl Engine {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 running_for: began.elapsed(),
                 draining,
-                valid_for: VALID_FOR,
+                // One report may get lost.
+                valid_for: 2 * (REPORT_EVERY + self.config.visit_wait()),
             };
             let Some(problem) = self.report_once(&heartbeat).await else { return };
             if let Some(problem) = problem.as_ref().filter(|_| !failing) {
@@ -42,11 +40,16 @@ impl Engine {
                 tracing::debug!(%store, error = %problem, "people do not see this dispatcher");
             }
             failing = problem.is_some();
+            let next = async {
+                sleep(REPORT_EVERY).await;
+                // With a claim, if there is one soon: it is the same connection.
+                self.visits.next(self.config.visit_wait()).await;
+            };
             tokio::select! {
                 biased;
                 () = end.cancelled() => return,
                 () = self.stop.cancelled(), if !draining => {}
-                () = sleep(REPORT_EVERY) => {}
+                () = next => {}
             }
         }
     }
@@ -57,6 +60,7 @@ impl Engine {
         if *gone {
             return None;
         }
+        let _turn = self.visits.turn().await;
         Some(match timeout(PATIENCE, self.queue.store().report(heartbeat)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),

@@ -6,6 +6,7 @@
 //! not at all; never wrongly.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
@@ -21,6 +22,16 @@ pub trait Home: Send + Sync + 'static {
 
     /// A process serves nothing any more: others need not wait for its lease to end.
     fn leave(&self, node: OwnerToken) -> BoxFuture<'_, Result<()>>;
+}
+
+impl Home for Arc<dyn Home> {
+    fn share<'a>(&'a self, request: &'a ShareRequest) -> BoxFuture<'a, Result<Share>> {
+        (**self).share(request)
+    }
+
+    fn leave(&self, node: OwnerToken) -> BoxFuture<'_, Result<()>> {
+        (**self).leave(node)
+    }
 }
 
 /// What a process says of itself.

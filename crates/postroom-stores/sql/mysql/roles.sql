@@ -45,6 +45,8 @@ grant select on postroom_join_tally to postroom_worker, postroom_admin, postroom
 grant select on postroom_join_message to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_join_follow_up to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_audit to postroom_worker, postroom_admin, postroom_reader;
+grant select on postroom_fleet_node to postroom_worker, postroom_admin, postroom_reader;
+grant select on postroom_fleet_share to postroom_worker, postroom_admin, postroom_reader;
 grant select on postroom_meta to postroom_worker, postroom_admin, postroom_reader;
 
 -- Workers publish and deliver: services that run a dispatcher, with outbox, inbox and joins.
@@ -60,6 +62,8 @@ grant insert on postroom_inbox_ordered to postroom_worker, postroom_admin;
 grant insert on postroom_inbox_parked to postroom_worker, postroom_admin;
 grant insert, update, delete on postroom_inbox_key to postroom_worker, postroom_admin;
 grant insert, update, delete on postroom_inbox_dispatcher to postroom_worker, postroom_admin;
+grant insert, update, delete on postroom_fleet_node to postroom_worker, postroom_admin;
+grant insert, delete on postroom_fleet_share to postroom_worker, postroom_admin;
 grant insert on postroom_join_tally to postroom_worker, postroom_admin;
 grant insert on postroom_join_follow_up to postroom_worker, postroom_admin;
 grant execute on procedure postroom_outbox_run_claim to postroom_worker, postroom_admin;

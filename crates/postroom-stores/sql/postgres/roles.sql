@@ -32,7 +32,7 @@ revoke all on
     postroom.inbox_attempt, postroom.inbox_key, postroom.inbox_slot, postroom.inbox_node,
     postroom.inbox_halt, postroom.inbox_control, postroom.inbox_dispatcher, postroom.inbox_seq,
     postroom.join_tally, postroom.join_message, postroom.join_follow_up, postroom.audit,
-    postroom.meta
+    postroom.fleet_node, postroom.fleet_share, postroom.meta
 from postroom_producer, postroom_worker, postroom_admin, postroom_reader;
 
 grant usage on schema postroom
@@ -66,7 +66,7 @@ grant select on
     postroom.inbox_attempt, postroom.inbox_key, postroom.inbox_slot, postroom.inbox_node,
     postroom.inbox_halt, postroom.inbox_control, postroom.inbox_dispatcher,
     postroom.join_tally, postroom.join_message, postroom.join_follow_up, postroom.audit,
-    postroom.meta
+    postroom.fleet_node, postroom.fleet_share, postroom.meta
 to postroom_worker, postroom_admin, postroom_reader;
 
 grant execute on function postroom.payload_text
@@ -82,7 +82,8 @@ grant insert, delete on
     postroom.inbox_queue_ordered, postroom.inbox_parked, postroom.inbox_settled,
     postroom.inbox_attempt, postroom.inbox_key, postroom.inbox_node, postroom.inbox_halt,
     postroom.inbox_dispatcher,
-    postroom.join_tally, postroom.join_message, postroom.join_follow_up
+    postroom.join_tally, postroom.join_message, postroom.join_follow_up,
+    postroom.fleet_node, postroom.fleet_share
 to postroom_worker, postroom_admin;
 
 grant update on
@@ -92,7 +93,7 @@ grant update on
     postroom.inbox_queue, postroom.inbox_queue_plain, postroom.inbox_queue_ordered,
     postroom.inbox_parked, postroom.inbox_key, postroom.inbox_slot, postroom.inbox_node,
     postroom.inbox_dispatcher,
-    postroom.join_tally, postroom.join_message
+    postroom.join_tally, postroom.join_message, postroom.fleet_node
 to postroom_worker, postroom_admin;
 
 -- Who may update no column at all may not lock a row either.

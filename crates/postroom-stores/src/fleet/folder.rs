@@ -74,16 +74,13 @@ impl SqliteFolder {
     }
 
     async fn open_file(&self, id: &StoreId, path: &Path) -> Result<SqliteStore> {
-        let Some(file) = path.to_str() else {
-            let what = format!("{} is not text that SQLite can be told", path.display());
-            return Err(Error::new(ErrorKind::Invalid, what));
-        };
         if !path.is_file() {
             // Opening it would create it: a tenant that is gone must not come back empty.
-            return Err(Error::new(ErrorKind::Unavailable, format!("there is no file {file}")));
+            let what = format!("there is no file {}", path.display());
+            return Err(Error::new(ErrorKind::Unavailable, what));
         }
         let config = StoreConfig { name: Some(id.as_str().to_owned()), ..self.config.clone() };
-        let store = SqliteStore::open(file, config).await?;
+        let store = SqliteStore::open_one_of_many(path, config).await?;
         match self.migrates {
             true => _ = store.migrate().await?,
             false => store.check_schema().await?,

@@ -161,7 +161,7 @@ impl MySqlStore {
 
     pub(super) async fn end_join(&self, id: JoinId) -> Result<bool> {
         let what = |error| classify("cancel join", error);
-        let mut tx = self.sessions.engine_transaction("cancel join").await?;
+        let (mut tx, _place) = self.sessions.engine_transaction("cancel join").await?;
         let cancel = self.query(&self.sql.join_cancel).bind(self.now()).bind(id.as_uuid());
         let was_open = cancel.execute(&mut *tx).await.map_err(what)?.rows_affected() == 1;
         if was_open {

@@ -21,7 +21,7 @@ use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
 use crate::{Roles, StoreConfig};
 
-const MIGRATIONS: [Migration; 5] = [
+const MIGRATIONS: [Migration; 6] = [
     Migration {
         version: 1,
         sql: include_str!("../../migrations/mysql/0001_tables.sql"),
@@ -46,6 +46,11 @@ const MIGRATIONS: [Migration; 5] = [
         version: 5,
         sql: include_str!("../../migrations/mysql/0005_watch.sql"),
         per_queue: true,
+    },
+    Migration {
+        version: 6,
+        sql: include_str!("../../migrations/mysql/0006_fleet.sql"),
+        per_queue: false,
     },
 ];
 

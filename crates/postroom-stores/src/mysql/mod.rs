@@ -5,11 +5,13 @@ mod append;
 mod claim;
 mod classify;
 mod control;
+mod home;
 mod join;
 mod look;
 mod migrate;
 mod procedures;
 mod row;
+mod servers;
 mod session;
 mod settle;
 mod statements;
@@ -34,6 +36,7 @@ use sqlx::query::Query;
 use sqlx::{MySql, SqlStr};
 
 pub use migrate::{migration_sql, roles_sql};
+pub use servers::MySqlServers;
 pub use transaction::MySqlTx;
 
 use crate::StoreConfig;
@@ -74,7 +77,8 @@ impl MySqlStore {
     /// [`check_schema`](AdminStore::check_schema) does that.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self> {
         let names = short_names(&config)?;
-        Ok(Self::with(Sessions::connect(url).await?, names, config))
+        let options = url.parse().map_err(|error| classify("connect", error))?;
+        Ok(Self::with(Sessions::connect(options, None).await?, names, config))
     }
 
     /// Uses your pool for everything. Its sessions are left as they are.
@@ -257,7 +261,7 @@ impl TransactionalStore for MySqlStore {
     type Tx = MySqlTx<'static>;
 
     async fn begin(&self) -> Result<MySqlTx<'static>> {
-        self.sessions.begin().await.map(MySqlTx::guarded)
+        self.sessions.begin().await
     }
 
     async fn require_transaction(&self, conn: &mut MySqlConnection) -> Result<()> {

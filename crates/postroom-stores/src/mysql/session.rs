@@ -4,17 +4,15 @@
 //! would block every producer's insert. A foreign pool is left as it is: the procedures begin their
 //! own transactions at READ COMMITTED.
 
-use std::time::Duration;
-
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
-use sqlx::pool::{PoolConnection, PoolConnectionMetadata};
+use sqlx::pool::PoolConnectionMetadata;
 use sqlx::{ConnectOptions, Connection, Executor, MySql, Row, Transaction};
 
 use super::classify::classify;
 use super::row::{flag, text};
-use super::transaction::BEGIN;
-use crate::cancel::begin_uncut;
+use super::transaction::{BEGIN, MySqlTx};
+use crate::budget::{Budget, Lent, PATIENCE, Place, Source, UNUSED, Use};
 
 /// A stopped client must not keep locks; only MariaDB has a limit for that. The other length is
 /// that of the JSON lists that MariaDB makes.
@@ -22,12 +20,6 @@ const OWN_SESSION: &str = "\
     set session transaction isolation level read committed; \
     set session autocommit = 1, group_concat_max_len = 1048576, \
         innodb_lock_wait_timeout = 5 /*M!, idle_transaction_timeout = 10 */";
-
-/// How long a call waits for a connection. The driver's default of 30 s is a whole lease.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A connection that was not used for so long may be gone.
-const UNUSED: Duration = Duration::from_secs(1);
 
 /// What the engine wants a connection for.
 #[derive(Clone, Copy, Debug)]
@@ -40,46 +32,44 @@ pub(super) enum Purpose {
 /// The ways to a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
-    renewals: MySqlPool,
-    others: MySqlPool,
-    application: MySqlPool,
+    renewals: Source<MySql>,
+    others: Source<MySql>,
+    application: Source<MySql>,
     /// Not ours to close.
     foreign: bool,
 }
 
 impl Sessions {
     /// Several pools on one database: engine settings must not leak into the application's
-    /// statements.
-    pub(super) async fn connect(url: &str) -> Result<Self> {
-        let options: MySqlConnectOptions =
-            url.parse().map_err(|error| classify("connect", error))?;
+    /// statements. They are on their own, or share the budget of their server.
+    pub(super) async fn connect(
+        options: MySqlConnectOptions,
+        budget: Option<&Budget<MySql>>,
+    ) -> Result<Self> {
         if options.get_database().is_none() {
             let problem = "the URL must name a database, as in mysql://user@host/shop";
             return Err(Error::new(ErrorKind::Invalid, problem));
         }
-        let pool = || {
-            let tested = MySqlPoolOptions::new().test_before_acquire(false);
-            tested
-                .before_acquire(|conn, about| Box::pin(is_alive(conn, about)))
-                .acquire_timeout(PATIENCE)
+        let source = |pool: MySqlPoolOptions, options: &MySqlConnectOptions, purpose| {
+            let pool = pool.connect_lazy_with(options.clone());
+            match budget {
+                Some(budget) => budget.pool(pool, purpose),
+                None => pool.into(),
+            }
         };
-        let application = pool().connect_lazy_with(options.clone());
+        let application = source(pool(), &options, Use::Application);
         let options = options.disable_statement_logging();
-        let engine = || {
-            pool().after_connect(|conn, _| {
-                Box::pin(async move { conn.execute(sqlx::raw_sql(OWN_SESSION)).await.map(drop) })
-            })
-        };
-        let renewals = engine().max_connections(1).connect_lazy_with(options.clone());
-        let others = engine().connect_with(options).await;
-        let others = others.map_err(|error| classify("connect", error))?;
+        let renewals = source(engine_pool().max_connections(1), &options, Use::Renewal);
+        let others = source(engine_pool(), &options, Use::Engine);
         let sessions = Self { renewals, others, application, foreign: false };
         sessions.check_server().await?;
         Ok(sessions)
     }
 
     pub(super) fn foreign(pool: MySqlPool) -> Self {
-        Self { renewals: pool.clone(), others: pool.clone(), application: pool, foreign: true }
+        let source = Source::from(pool);
+        let (renewals, others) = (source.clone(), source.clone());
+        Self { renewals, others, application: source, foreign: true }
     }
 
     /// Whether this server can do what the store needs.
@@ -107,49 +97,58 @@ impl Sessions {
 
     /// The name of the database, if it was given.
     pub(super) fn database(&self) -> Option<String> {
-        self.application.connect_options().get_database().map(ToOwned::to_owned)
+        self.application.pool().connect_options().get_database().map(ToOwned::to_owned)
     }
 
     /// A connection for one statement of the engine.
-    pub(super) async fn engine(
-        &self,
-        purpose: Purpose,
-        what: &str,
-    ) -> Result<PoolConnection<MySql>> {
-        let pool = match purpose {
+    pub(super) async fn engine(&self, purpose: Purpose, what: &str) -> Result<Lent<MySql>> {
+        let source = match purpose {
             Purpose::Renew => &self.renewals,
             Purpose::Other => &self.others,
         };
-        pool.acquire().await.map_err(|error| classify(what, error))
+        source.acquire().await.map_err(|error| classify(what, error))
     }
 
     /// A transaction of the engine, where one statement is not enough.
     pub(super) async fn engine_transaction(
         &self,
         what: &str,
-    ) -> Result<Transaction<'static, MySql>> {
+    ) -> Result<(Transaction<'static, MySql>, Place)> {
         let begin = "set transaction isolation level read committed; start transaction";
-        begin_uncut(&self.others, begin).await.map_err(|error| classify(what, error))
+        self.others.begin(begin).await.map_err(|error| classify(what, error))
     }
 
     /// Closes the pools, but not somebody else's.
     pub(super) async fn close(&self) {
         if !self.foreign {
-            for pool in [&self.application, &self.renewals, &self.others] {
-                pool.close().await;
+            for source in [&self.application, &self.renewals, &self.others] {
+                source.pool().close().await;
             }
         }
     }
 
     /// A guarded transaction for the application.
-    pub(super) async fn begin(&self) -> Result<Transaction<'static, MySql>> {
-        begin_uncut(&self.application, BEGIN).await.map_err(|error| classify("begin", error))
+    pub(super) async fn begin(&self) -> Result<MySqlTx<'static>> {
+        let begun = self.application.begin(BEGIN).await;
+        let (tx, place) = begun.map_err(|error| classify("begin", error))?;
+        Ok(MySqlTx::guarded(tx, place))
     }
 
     /// A connection for a migration.
-    pub(super) async fn migration(&self) -> Result<PoolConnection<MySql>> {
+    pub(super) async fn migration(&self) -> Result<Lent<MySql>> {
         self.application.acquire().await.map_err(|error| classify("migrate", error))
     }
+}
+
+fn pool() -> MySqlPoolOptions {
+    let tested = MySqlPoolOptions::new().test_before_acquire(false);
+    tested.before_acquire(|conn, about| Box::pin(is_alive(conn, about))).acquire_timeout(PATIENCE)
+}
+
+fn engine_pool() -> MySqlPoolOptions {
+    pool().after_connect(|conn, _| {
+        Box::pin(async move { conn.execute(sqlx::raw_sql(OWN_SESSION)).await.map(drop) })
+    })
 }
 
 /// MariaDB 10.6 brought SKIP LOCKED and JSON_TABLE, MySQL 8.0 too.

@@ -10,6 +10,7 @@ use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor, MySql, Transaction};
 
 use super::classify::{classify, classify_commit, is_no_savepoint};
+use crate::budget::Place;
 use crate::cancel::Leaked;
 
 /// A transaction of sqlx, as [`Outbox::adopt`](postroom_core::Outbox::adopt) takes it; also a
@@ -18,6 +19,7 @@ use crate::cancel::Leaked;
 pub struct MySqlTx<'c> {
     tx: Transaction<'c, MySql>,
     nested: bool,
+    _place: Place,
 }
 
 /// How a guarded transaction begins, in one round trip.
@@ -34,12 +36,12 @@ impl<'c> MySqlTx<'c> {
     pub async fn adopt(mut tx: Transaction<'c, MySql>) -> Result<Self> {
         let guard = tx.execute(sqlx::raw_sql("savepoint postroom_guard")).await;
         guard.map_err(|error| classify("begin", error))?;
-        Ok(Self { tx, nested: false })
+        Ok(Self::guarded(tx, Place::default()))
     }
 
-    /// One that began with the guard.
-    pub(super) fn guarded(tx: Transaction<'c, MySql>) -> Self {
-        Self { tx, nested: false }
+    /// One that began with the guard, on a connection for which there is a place.
+    pub(super) fn guarded(tx: Transaction<'c, MySql>, place: Place) -> Self {
+        Self { tx, nested: false, _place: place }
     }
 }
 
@@ -74,7 +76,7 @@ impl StoreTransaction for MySqlTx<'_> {
     async fn savepoint(&mut self) -> Result<MySqlTx<'_>> {
         let begun = Leaked::new(self.tx.begin());
         let tx = begun.await.map_err(|error| classify("savepoint", error))?;
-        Ok(MySqlTx { tx, nested: true })
+        Ok(MySqlTx { tx, nested: true, _place: Place::default() })
     }
 
     async fn commit(self) -> Result<()> {

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use postroom_core::OwnerToken;
-use sqlx::SqlStr;
 use sqlx::postgres::PgPool;
+use sqlx::{Postgres, SqlStr};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::budget::Source;
 
 /// Between one ring and the next.
 const APART: Duration = Duration::from_millis(5);
@@ -20,14 +22,17 @@ const APART: Duration = Duration::from_millis(5);
 /// Long enough for a database that answers at all.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Rings on the channel of one box.
+/// Rings for one box: on a channel of its own in its database, or at the door of the server, where
+/// it says which box it is.
 #[derive(Debug)]
 pub(super) struct Bell {
-    pool: PgPool,
+    source: Source<Postgres>,
     notify: SqlStr,
     channel: String,
     /// Who rings: a listener ignores itself.
     id: String,
+    /// What is rung: who it is, and at the door also which box.
+    payload: String,
     /// Somebody is going to ring for whatever is committed by now.
     due: AtomicBool,
     /// Held by whoever rings; when that was last.
@@ -35,13 +40,27 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    pub(super) fn new(pool: PgPool, notify: SqlStr, channel: String) -> Self {
+    pub(super) fn new(source: Source<Postgres>, notify: SqlStr, channel: String) -> Self {
         let id = OwnerToken::random().to_string();
-        Self { pool, notify, channel, id, due: AtomicBool::new(false), last: Mutex::default() }
+        let payload = id.clone();
+        let (due, last) = (AtomicBool::new(false), Mutex::default());
+        Self { source, notify, channel, id, payload, due, last }
+    }
+
+    /// For a box that others know by this address.
+    pub(super) fn at_the_door(
+        source: Source<Postgres>,
+        notify: SqlStr,
+        channel: String,
+        address: &str,
+    ) -> Self {
+        let mut bell = Self::new(source, notify, channel);
+        bell.payload = format!("{} {address}", bell.id);
+        bell
     }
 
     pub(super) fn pool(&self) -> &PgPool {
-        &self.pool
+        self.source.pool()
     }
 
     pub(super) fn channel(&self) -> &str {
@@ -72,13 +91,17 @@ impl Bell {
     }
 
     async fn ring_now(&self) {
-        let _ = self.say(&self.id).await;
+        let _ = self.say(&self.payload).await;
     }
 
     /// Sends a notification; answers whether the database took it.
     pub(super) async fn say(&self, payload: &str) -> bool {
-        let query = sqlx::query(self.notify.clone()).bind(&self.channel).bind(payload);
-        matches!(timeout(PATIENCE, query.execute(&self.pool)).await, Ok(Ok(_)))
+        let saying = async {
+            let mut conn = self.source.acquire().await?;
+            let query = sqlx::query(self.notify.clone()).bind(&self.channel).bind(payload);
+            query.execute(&mut *conn).await
+        };
+        matches!(timeout(PATIENCE, saying).await, Ok(Ok(_)))
     }
 }
 

@@ -146,7 +146,8 @@ impl PgStore {
     }
 
     pub(super) async fn look_for_due(&self) -> Result<Option<Duration>> {
-        let rows = self.engine_rows("due", self.query(&self.sql.next_due).bind(self.now())).await?;
+        let query = self.query(&self.sql.next_due).bind(self.now());
+        let rows = self.rows_for(Purpose::Claim, "due", query).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let read = |error| classify("due", error);
         let due: Option<PgTime> = row.try_get("due").map_err(read)?;

@@ -27,20 +27,55 @@ const QUIET: Duration = Duration::from_secs(30);
 /// What a listener rings for itself begins with this; other listeners ignore it.
 const NONCE: &str = "probe ";
 
+/// Who is told what a listener hears.
+pub(super) trait Hears: Send + Sync + 'static {
+    /// Somebody rang.
+    fn heed(&self, payload: &str);
+
+    /// Others may have rung before anybody listened.
+    fn wake(&self);
+
+    /// How that stands now.
+    fn set_wakes(&self, now: Wakes);
+}
+
+/// The one box whose channel is listened to.
+pub(super) struct OneBox {
+    pub(super) local: Arc<Local>,
+    pub(super) bell: Arc<Bell>,
+}
+
+impl Hears for OneBox {
+    /// This process has been told of its own rows already.
+    fn heed(&self, payload: &str) {
+        if payload != self.bell.id() {
+            self.local.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.local.wake();
+    }
+
+    fn set_wakes(&self, now: Wakes) {
+        self.local.set_wakes(now);
+    }
+}
+
 /// The task that listens, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Listener(Mutex<Option<JoinHandle<()>>>);
 
 impl Listener {
     /// Listens from now on, if it does not yet.
-    pub(super) fn start(&self, local: &Arc<Local>, bell: &Arc<Bell>) {
+    pub(super) fn start(&self, bell: &Arc<Bell>, hears: impl FnOnce() -> Arc<dyn Hears>) {
         let mut task = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // It is finished, too, when the runtime that it ran on is gone.
         if task.as_ref().is_some_and(|task| !task.is_finished()) || bell.pool().is_closed() {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
-            let ears = Ears { local: Arc::clone(local), bell: Arc::clone(bell) };
+            let ears = Ears { hears: hears(), bell: Arc::clone(bell) };
             *task = Some(runtime.spawn(ears.listen()));
         }
     }
@@ -60,13 +95,13 @@ impl Drop for Listener {
 }
 
 struct Ears {
-    local: Arc<Local>,
+    hears: Arc<dyn Hears>,
     bell: Arc<Bell>,
 }
 
 impl Drop for Ears {
     fn drop(&mut self) {
-        self.local.set_wakes(Wakes::InProcess);
+        self.hears.set_wakes(Wakes::InProcess);
     }
 }
 
@@ -78,7 +113,7 @@ impl Ears {
         let listening = async {
             loop {
                 let why = self.hear(&mut failures).await;
-                self.local.set_wakes(Wakes::PollOnly { why });
+                self.hears.set_wakes(Wakes::PollOnly { why });
                 failures += 1;
                 sleep(backoff.delay(failures, random_unit())).await;
             }
@@ -94,9 +129,8 @@ impl Ears {
             return why;
         }
         *failures = 0;
-        self.local.set_wakes(Wakes::Listening);
-        // Others may have rung before anybody listened.
-        self.local.wake();
+        self.hears.set_wakes(Wakes::Listening);
+        self.hears.wake();
         loop {
             match timeout(QUIET, next(&mut listener)).await {
                 Ok(Some(payload)) => self.heed(&payload),
@@ -140,10 +174,9 @@ impl Ears {
         timeout(PROBE, hearing).await.unwrap_or(Err(Silence::Undelivered))
     }
 
-    /// This process has been told of its own rows already.
     fn heed(&self, payload: &str) {
-        if payload != self.bell.id() && !payload.starts_with(NONCE) {
-            self.local.wake();
+        if !payload.starts_with(NONCE) {
+            self.hears.heed(payload);
         }
     }
 }

@@ -13,6 +13,7 @@ use super::PgStore;
 use super::claim::integer;
 use super::classify::classify;
 use super::row::{count, counter, small_count, time, time_or_none};
+use super::session::Purpose;
 use crate::listing::MAX_PAGE;
 use crate::row::{block, signed};
 
@@ -28,7 +29,7 @@ impl PgStore {
             .bind(signed(heartbeat.running_for.as_micros()))
             .bind(signed(heartbeat.valid_for.as_micros()))
             .bind(heartbeat.draining);
-        self.engine_rows("report", query).await?;
+        self.rows_for(Purpose::Claim, "report", query).await?;
         Ok(())
     }
 

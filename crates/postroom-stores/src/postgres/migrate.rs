@@ -17,7 +17,7 @@ use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
 use crate::{Roles, StoreConfig};
 
-const MIGRATIONS: [Migration; 6] = [
+const MIGRATIONS: [Migration; 7] = [
     Migration {
         version: 1,
         sql: include_str!("../../migrations/postgres/0001_tables.sql"),
@@ -47,6 +47,11 @@ const MIGRATIONS: [Migration; 6] = [
         version: 6,
         sql: include_str!("../../migrations/postgres/0006_lists.sql"),
         per_queue: true,
+    },
+    Migration {
+        version: 7,
+        sql: include_str!("../../migrations/postgres/0007_fleet.sql"),
+        per_queue: false,
     },
 ];
 
@@ -87,7 +92,7 @@ pub fn roles_sql(config: &StoreConfig, roles: &Roles) -> Result<String> {
 impl PgStore {
     pub(super) async fn migrate_schema(&self) -> Result<Migrated> {
         let what = |error| classify("migrate", error);
-        let mut tx = self.sessions.begin_migration().await?;
+        let (mut tx, _place) = self.sessions.begin_migration().await?;
         let lock = sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 7355608))");
         lock.bind(self.names.schema()).execute(&mut *tx).await.map_err(what)?;
         // From here on only: whoever migrates first may take longer, and the others wait for that.

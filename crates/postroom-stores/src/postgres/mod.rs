@@ -6,7 +6,9 @@ mod bell;
 mod claim;
 mod classify;
 mod control;
+mod door;
 mod functions;
+mod home;
 mod join;
 mod listener;
 mod look;
@@ -14,6 +16,7 @@ mod migrate;
 #[cfg(test)]
 mod plans;
 mod row;
+mod servers;
 mod session;
 mod settle;
 mod statements;
@@ -37,6 +40,7 @@ use sqlx::query::Query;
 use sqlx::{Postgres, SqlStr};
 
 pub use migrate::{migration_sql, roles_sql};
+pub use servers::PgServers;
 pub use transaction::PgTx;
 
 use crate::StoreConfig;
@@ -46,7 +50,8 @@ use crate::taking::Turn;
 use bell::Bell;
 use classify::classify;
 use control::Pauses;
-use listener::Listener;
+use door::Door;
+use listener::{Listener, OneBox};
 use session::{Purpose, Sessions};
 use statements::Statements;
 use time::PgTime;
@@ -65,9 +70,44 @@ pub struct PgStore {
     pauses: Arc<Pauses>,
     local: Arc<Local>,
     bell: Arc<Bell>,
-    listener: Arc<Listener>,
+    way: Way,
     /// The other box, once somebody asked for it.
     inbox: Arc<OnceLock<Self>>,
+}
+
+/// How a store hears of commits in other processes.
+#[derive(Clone, Debug)]
+enum Way {
+    /// On a connection of its own.
+    Own(Arc<Listener>),
+    /// At the door of its server.
+    Door { door: Arc<Door>, database: String },
+    /// Not at all.
+    Poll,
+}
+
+impl Way {
+    /// By what others know a box of this database.
+    fn address(database: &str, names: &Names) -> String {
+        format!("{database} {}", names.channel())
+    }
+
+    fn bell(&self, sessions: &Sessions, sql: &Statements, names: &Names) -> Bell {
+        match self {
+            Self::Door { door, database } => door.bell(&Self::address(database, names)),
+            Self::Own(_) | Self::Poll => {
+                Bell::new(sessions.plain().clone(), sql.notify.clone(), names.channel())
+            }
+        }
+    }
+
+    /// For another box on the same connections.
+    fn sibling(&self) -> Self {
+        match self {
+            Self::Own(_) => Self::Own(Arc::default()),
+            other => other.clone(),
+        }
+    }
 }
 
 impl PgStore {
@@ -80,7 +120,9 @@ impl PgStore {
     /// [`check_schema`](AdminStore::check_schema) does that.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self> {
         let names = config.names()?;
-        Ok(Self::with(Sessions::connect(url).await?, names, config))
+        let options = url.parse().map_err(|error| classify("connect", error))?;
+        let sessions = Sessions::connect(options, None).await?;
+        Ok(Self::with(sessions, Way::Own(Arc::default()), names, config))
     }
 
     /// Uses your pool for everything. Its sessions are left as they are; the engine's settings hold
@@ -90,7 +132,7 @@ impl PgStore {
     /// `Invalid` for a name that is not understood.
     pub fn new(pool: PgPool, config: StoreConfig) -> Result<Self> {
         let names = config.names()?;
-        Ok(Self::with(Sessions::foreign(pool), names, config))
+        Ok(Self::with(Sessions::foreign(pool), Way::Own(Arc::default()), names, config))
     }
 
     /// The same box through other connections, for work that must not take the engine's, such as an
@@ -103,10 +145,10 @@ impl PgStore {
         Self { sessions, inbox: Arc::new(OnceLock::from(inbox)), ..self.clone() }
     }
 
-    fn with(sessions: Sessions, names: Names, config: StoreConfig) -> Self {
+    fn with(sessions: Sessions, way: Way, names: Names, config: StoreConfig) -> Self {
         let local = Arc::new(config.local(sessions.database().as_deref()));
         let sql = Statements::new(&names);
-        let bell = Bell::new(sessions.pool().clone(), sql.notify.clone(), names.channel());
+        let bell = way.bell(&sessions, &sql, &names);
         Self {
             sessions,
             sql: Arc::new(sql),
@@ -120,7 +162,7 @@ impl PgStore {
             pauses: Arc::default(),
             local,
             bell: Arc::new(bell),
-            listener: Arc::default(),
+            way,
             inbox: Arc::default(),
         }
     }
@@ -136,7 +178,7 @@ impl PgStore {
             clock: self.clock.clone(),
             ..StoreConfig::default()
         };
-        Self::with(self.sessions.clone(), names, config)
+        Self::with(self.sessions.clone(), self.way.sibling(), names, config)
     }
 
     /// The channel on which processes wake each other. Whoever writes messages without this crate
@@ -151,10 +193,34 @@ impl PgStore {
     /// them; a pool that you gave stays open.
     pub async fn close(&self) {
         for side in std::iter::once(self).chain(self.inbox.get()) {
-            side.listener.stop();
+            side.stop_listening();
             side.bell.finish().await;
         }
         self.sessions.close().await;
+    }
+
+    /// Listens from now on, if it does not yet.
+    fn listen(&self) {
+        let (local, bell) = (&self.local, &self.bell);
+        match &self.way {
+            Way::Own(listener) => listener.start(bell, || {
+                Arc::new(OneBox { local: Arc::clone(local), bell: Arc::clone(bell) })
+            }),
+            Way::Door { door, database } => {
+                door.listen_for(&Way::address(database, &self.names), bell, local);
+            }
+            Way::Poll => {}
+        }
+    }
+
+    fn stop_listening(&self) {
+        match &self.way {
+            Way::Own(listener) => listener.stop(),
+            Way::Door { door, database } => {
+                door.forget(&Way::address(database, &self.names), &self.bell);
+            }
+            Way::Poll => {}
+        }
     }
 
     /// The time that replaces the database's, if any.
@@ -245,7 +311,7 @@ impl Store for PgStore {
 
     fn woken(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.listener.start(&self.local, &self.bell);
+            self.listen();
             self.local.woken().await;
         })
     }
@@ -265,7 +331,7 @@ impl TransactionalStore for PgStore {
     type Tx = PgTx<'static>;
 
     async fn begin(&self) -> Result<PgTx<'static>> {
-        self.sessions.begin().await.map(PgTx::from)
+        self.sessions.begin().await
     }
 
     async fn require_transaction(&self, conn: &mut PgConnection) -> Result<()> {

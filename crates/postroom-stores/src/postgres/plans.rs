@@ -1,7 +1,7 @@
 //! Every statement fits the schema, and its plan reads what it needs and no more: with fresh, stale
 //! and missing statistics, with custom and generic plans, and with plans older than the data.
 
-use postroom_core::store::AdminStore;
+use postroom_core::store::{AdminStore, StoreTransaction as _};
 use sqlx::postgres::{PgConnection, PgPool};
 use sqlx::{Executor, SqlStr};
 use uuid::Uuid;
@@ -74,7 +74,8 @@ fn render(store: &PgStore, sql: &str) -> SqlStr {
 /// Runs statements of a test in a session of the application.
 async fn run(store: &PgStore, sql: &str) {
     let mut tx = store.sessions.begin().await.expect("begins");
-    tx.execute(sqlx::raw_sql(render(store, sql))).await.expect("the statement of the test");
+    let run = tx.conn().execute(sqlx::raw_sql(render(store, sql)));
+    run.await.expect("the statement of the test");
     tx.commit().await.expect("commits");
 }
 

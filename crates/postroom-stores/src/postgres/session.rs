@@ -4,15 +4,14 @@
 //! would fail where it should skip. Their plans are pinned to indexes and made once, because a plan
 //! that was made when the queue was empty would otherwise read it from end to end when it is not.
 
-use std::time::Duration;
-
 use postroom_core::{Error, ErrorKind, Result};
-use sqlx::pool::{PoolConnection, PoolConnectionMetadata};
+use sqlx::pool::PoolConnectionMetadata;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, Postgres, Transaction};
 
 use super::classify::classify;
-use crate::cancel::begin_uncut;
+use super::transaction::PgTx;
+use crate::budget::{Budget, Lent, PATIENCE, Place, Source, UNUSED, Use};
 
 /// A stopped client must not keep locks: longer than any statement of ours waits for its next.
 const OWN_SESSION: &str = "\
@@ -36,15 +35,11 @@ const FOREIGN_BEGIN: &str = "\
     set local jit = off; \
     set local plan_cache_mode = force_generic_plan";
 
-/// How long a call waits for a connection. The driver's default of 30 s is a whole lease.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A connection that was not used for so long may be gone.
-const UNUSED: Duration = Duration::from_secs(1);
-
 /// What the engine wants a connection for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
+    /// And all else that a crash of the server may undo, so that an idle store needs only one
+    /// connection.
     Claim,
     /// Has a connection of its own: whatever else keeps the others busy, no lease is lost by it.
     Renew,
@@ -55,100 +50,125 @@ pub(crate) enum Purpose {
 #[derive(Clone, Debug)]
 pub(crate) struct Sessions {
     engine: Engine,
-    application: PgPool,
+    application: Source<Postgres>,
 }
 
 #[derive(Clone, Debug)]
 enum Engine {
     /// Sessions that we set up; each statement is a transaction.
-    Own { claims: PgPool, renewals: PgPool, others: PgPool },
+    Own { claims: Source<Postgres>, renewals: Source<Postgres>, others: Source<Postgres> },
     /// Somebody else's sessions, whose settings we change within our own transactions only.
-    Foreign(PgPool),
+    Foreign(Source<Postgres>),
 }
 
 impl Sessions {
     /// Several pools on one database: engine settings must not leak into the application's
-    /// statements.
-    pub(crate) async fn connect(url: &str) -> Result<Self> {
-        let options: PgConnectOptions = url.parse().map_err(|error| classify("connect", error))?;
+    /// statements. They are on their own, or share the budget of their server.
+    pub(crate) async fn connect(
+        options: PgConnectOptions,
+        budget: Option<&Budget<Postgres>>,
+    ) -> Result<Self> {
         let options = options.application_name("postroom");
-        let pool = || {
-            let tested = PgPoolOptions::new().test_before_acquire(false);
-            tested
-                .before_acquire(|conn, about| Box::pin(is_alive(conn, about)))
-                .acquire_timeout(PATIENCE)
+        let source = |pool: PgPoolOptions, options: &PgConnectOptions, purpose| {
+            let pool = pool.connect_lazy_with(options.clone());
+            match budget {
+                Some(budget) => budget.pool(pool, purpose),
+                None => pool.into(),
+            }
         };
-        let application = pool().connect_lazy_with(options.clone());
+        let application = source(pool(), &options, Use::Application);
         let options = options.disable_statement_logging();
-        let engine = |also: &'static str| {
-            pool().after_connect(move |conn, _| {
-                Box::pin(async move {
-                    conn.execute(OWN_SESSION).await?;
-                    conn.execute(also).await.map(drop)
-                })
-            })
-        };
-        let claims = engine(CLAIMING_SESSION).connect_lazy_with(options.clone());
-        let renewals = engine("").max_connections(1).connect_lazy_with(options.clone());
-        let others = engine("").connect_with(options).await;
-        let others = others.map_err(|error| classify("connect", error))?;
+        let claims = source(engine_pool(CLAIMING_SESSION), &options, Use::Engine);
+        let one = engine_pool("").max_connections(1);
+        let renewals = source(one, &options, Use::Renewal);
+        let others = source(engine_pool(""), &options, Use::Engine);
+        // That there is a database is known from here on.
+        drop(others.acquire().await.map_err(|error| classify("connect", error))?);
         Ok(Self { engine: Engine::Own { claims, renewals, others }, application })
     }
 
     pub(crate) fn foreign(pool: PgPool) -> Self {
-        Self { engine: Engine::Foreign(pool.clone()), application: pool }
+        let source = Source::from(pool);
+        Self { engine: Engine::Foreign(source.clone()), application: source }
     }
 
     /// The name of the database, if it was given.
     pub(crate) fn database(&self) -> Option<String> {
-        self.application.connect_options().get_database().map(ToOwned::to_owned)
+        self.application.pool().connect_options().get_database().map(ToOwned::to_owned)
     }
 
     /// A connection for one statement of the engine; call [`finish`](EngineConn::finish) after it.
     pub(crate) async fn engine(&self, purpose: Purpose, what: &str) -> Result<EngineConn> {
         let conn = match &self.engine {
             Engine::Own { claims, renewals, others } => {
-                let pool = match purpose {
+                let source = match purpose {
                     Purpose::Claim => claims,
                     Purpose::Renew => renewals,
                     Purpose::Other => others,
                 };
-                pool.acquire().await.map(EngineConn::Own)
+                source.acquire().await.map(EngineConn::Own)
             }
-            Engine::Foreign(pool) => {
-                begin_uncut(pool, FOREIGN_BEGIN).await.map(EngineConn::Foreign)
+            Engine::Foreign(source) => {
+                let begun = source.begin(FOREIGN_BEGIN).await;
+                begun.map(|(tx, place)| EngineConn::Transaction(tx, place))
             }
         };
         conn.map_err(|error| classify(what, error))
     }
 
-    /// A pool for what needs no settings and is not kept on disk.
-    pub(crate) fn pool(&self) -> &PgPool {
+    /// A transaction of the engine, where one statement is not enough.
+    pub(crate) async fn engine_transaction(&self, what: &str) -> Result<EngineConn> {
+        let begun = match &self.engine {
+            Engine::Own { others, .. } => others.begin("begin").await,
+            Engine::Foreign(source) => source.begin(FOREIGN_BEGIN).await,
+        };
+        begun
+            .map(|(tx, place)| EngineConn::Transaction(tx, place))
+            .map_err(|error| classify(what, error))
+    }
+
+    /// Connections for what needs no settings and is not kept on disk.
+    pub(crate) fn plain(&self) -> &Source<Postgres> {
         match &self.engine {
-            Engine::Own { claims: pool, .. } | Engine::Foreign(pool) => pool,
+            Engine::Own { claims: source, .. } | Engine::Foreign(source) => source,
         }
     }
 
     /// Closes the pools, but not somebody else's.
     pub(crate) async fn close(&self) {
         if let Engine::Own { claims, renewals, others } = &self.engine {
-            for pool in [&self.application, claims, renewals, others] {
-                pool.close().await;
+            for source in [&self.application, claims, renewals, others] {
+                source.pool().close().await;
             }
         }
     }
 
     /// A transaction for the application.
-    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Postgres>> {
-        begin_uncut(&self.application, "begin").await.map_err(|error| classify("begin", error))
+    pub(crate) async fn begin(&self) -> Result<PgTx<'static>> {
+        let begun = self.application.begin("begin").await;
+        let (tx, place) = begun.map_err(|error| classify("begin", error))?;
+        Ok(PgTx::within(tx, place))
     }
 
     /// A transaction for a migration.
-    pub(crate) async fn begin_migration(&self) -> Result<Transaction<'static, Postgres>> {
-        let sql = "begin isolation level read committed";
-        let tx = begin_uncut(&self.application, sql).await;
-        tx.map_err(|error| classify("migrate", error))
+    pub(crate) async fn begin_migration(&self) -> Result<(Transaction<'static, Postgres>, Place)> {
+        let begun = self.application.begin("begin isolation level read committed").await;
+        begun.map_err(|error| classify("migrate", error))
     }
+}
+
+fn pool() -> PgPoolOptions {
+    let tested = PgPoolOptions::new().test_before_acquire(false);
+    tested.before_acquire(|conn, about| Box::pin(is_alive(conn, about))).acquire_timeout(PATIENCE)
+}
+
+fn engine_pool(also: &'static str) -> PgPoolOptions {
+    pool().after_connect(move |conn, _| {
+        Box::pin(async move {
+            conn.execute(OWN_SESSION).await?;
+            conn.execute(also).await.map(drop)
+        })
+    })
 }
 
 /// A round trip that asks whether the connection is there is worth it only after a while: it would
@@ -162,15 +182,15 @@ async fn is_alive(conn: &mut PgConnection, about: PoolConnectionMetadata) -> sql
 
 /// A connection of the engine.
 pub(crate) enum EngineConn {
-    Own(PoolConnection<Postgres>),
-    Foreign(Transaction<'static, Postgres>),
+    Own(Lent<Postgres>),
+    Transaction(Transaction<'static, Postgres>, Place),
 }
 
 impl EngineConn {
     pub(crate) fn conn(&mut self) -> &mut PgConnection {
         match self {
             Self::Own(conn) => conn,
-            Self::Foreign(tx) => tx,
+            Self::Transaction(tx, _) => tx,
         }
     }
 
@@ -178,7 +198,9 @@ impl EngineConn {
     pub(crate) async fn finish(self, what: &str) -> Result<()> {
         match self {
             Self::Own(_) => Ok(()),
-            Self::Foreign(tx) => tx.commit().await.map_err(|error| classify(what, error)),
+            Self::Transaction(tx, _place) => {
+                tx.commit().await.map_err(|error| classify(what, error))
+            }
         }
     }
 }

@@ -95,7 +95,7 @@ impl PgStore {
     pub(super) async fn reap_chunk(&self, limit: u32, max_attempts: u32) -> Result<Reaped> {
         let query = self.query(&self.sql.reap).bind(self.now());
         let query = query.bind(integer(limit)).bind(integer(max_attempts));
-        let rows = self.engine_rows("reap", query).await?;
+        let rows = self.rows_for(Purpose::Claim, "reap", query).await?;
         let row = rows.first().ok_or_else(|| broken("a row"))?;
         reaped(row).map_err(|error| classify("reap", error))
     }

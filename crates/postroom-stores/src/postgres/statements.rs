@@ -27,6 +27,9 @@ macro_rules! statements {
     };
 }
 
+/// Has no names in it.
+pub(crate) const NOTIFY: &str = include_str!("../../sql/postgres/notify.sql");
+
 statements! {
     admit: include_str!("../../sql/postgres/admit.sql"),
     append: include_str!("../../sql/postgres/append.sql"),
@@ -39,6 +42,12 @@ statements! {
     claim_ordered: include_str!("../../sql/postgres/claim_ordered.sql"),
     discard: include_str!("../../sql/postgres/discard.sql"),
     failing: include_str!("../../sql/postgres/failing.sql"),
+    fleet_give: include_str!("../../sql/postgres/fleet_give.sql"),
+    fleet_gone: include_str!("../../sql/postgres/fleet_gone.sql"),
+    fleet_live: include_str!("../../sql/postgres/fleet_live.sql"),
+    fleet_nodes: include_str!("../../sql/postgres/fleet_nodes.sql"),
+    fleet_shares: include_str!("../../sql/postgres/fleet_shares.sql"),
+    fleet_take: include_str!("../../sql/postgres/fleet_take.sql"),
     get: include_str!("../../sql/postgres/get.sql"),
     identity: include_str!("../../sql/postgres/identity.sql"),
     identity_by_address: include_str!("../../sql/postgres/identity_by_address.sql"),
@@ -57,7 +66,7 @@ statements! {
     list_live_end: include_str!("../../sql/postgres/list_live_end.sql"),
     next_due: include_str!("../../sql/postgres/next_due.sql"),
     nodes: include_str!("../../sql/postgres/nodes.sql"),
-    notify: include_str!("../../sql/postgres/notify.sql"),
+    notify: NOTIFY,
     pause: include_str!("../../sql/postgres/pause.sql"),
     paused: include_str!("../../sql/postgres/paused.sql"),
     pauses: include_str!("../../sql/postgres/pauses.sql"),

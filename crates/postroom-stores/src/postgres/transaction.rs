@@ -6,6 +6,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Postgres, Transaction};
 
 use super::classify::{classify, classify_commit, is_no_transaction};
+use crate::budget::Place;
 use crate::cancel::Leaked;
 
 /// A transaction of sqlx, as [`Outbox::adopt`](postroom_core::Outbox::adopt) takes it.
@@ -13,11 +14,19 @@ use crate::cancel::Leaked;
 pub struct PgTx<'c> {
     tx: Transaction<'c, Postgres>,
     nested: bool,
+    _place: Place,
+}
+
+impl<'c> PgTx<'c> {
+    /// On a connection for which there is a place.
+    pub(super) fn within(tx: Transaction<'c, Postgres>, place: Place) -> Self {
+        Self { tx, nested: false, _place: place }
+    }
 }
 
 impl<'c> From<Transaction<'c, Postgres>> for PgTx<'c> {
     fn from(tx: Transaction<'c, Postgres>) -> Self {
-        Self { tx, nested: false }
+        Self::within(tx, Place::default())
     }
 }
 
@@ -50,7 +59,7 @@ impl StoreTransaction for PgTx<'_> {
     async fn savepoint(&mut self) -> Result<PgTx<'_>> {
         let begun = Leaked::new(self.tx.begin());
         let tx = begun.await.map_err(|error| classify("savepoint", error))?;
-        Ok(PgTx { tx, nested: true })
+        Ok(PgTx { tx, nested: true, _place: Place::default() })
     }
 
     async fn commit(self) -> Result<()> {

@@ -47,6 +47,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0007_lists.sql"),
         per_queue: true,
     },
+    Migration {
+        version: 8,
+        sql: include_str!("../../migrations/sqlite/0008_fleet.sql"),
+        per_queue: false,
+    },
 ];
 
 // The first version of the client that can work with the newest schema: an older one would settle

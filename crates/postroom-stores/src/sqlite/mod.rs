@@ -12,6 +12,7 @@ mod control;
 mod first;
 #[doc(hidden)]
 pub mod foreign;
+mod home;
 mod incoming;
 mod join;
 mod lease;
@@ -103,13 +104,31 @@ impl SqliteStore {
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_with(options: SqliteConnectOptions, config: StoreConfig) -> Result<Self> {
+        Self::open_keeping(options, config, pool).await
+    }
+
+    /// Opens one of many files: a connection that has nothing to do is closed soon.
+    pub(crate) async fn open_one_of_many(file: &Path, config: StoreConfig) -> Result<Self> {
+        // A tenant that is gone must not come back empty.
+        let options = SqliteConnectOptions::new().filename(file).create_if_missing(false);
+        let options = options.synchronous(SqliteSynchronous::Normal).busy_timeout(BUSY_TIMEOUT);
+        let few = |connections: u32| pool(connections.min(2)).idle_timeout(IDLE);
+        Self::open_keeping(options, config, few).await
+    }
+
+    async fn open_keeping(
+        options: SqliteConnectOptions,
+        config: StoreConfig,
+        pool: impl Fn(u32) -> SqlitePoolOptions,
+    ) -> Result<Self> {
         let options = options.journal_mode(SqliteJournalMode::Wal);
-        let writer = connect_writer(&options).await?;
+        let writer = connect_writer(&options, || pool(1)).await?;
+        let watch = Watch::of(options.get_filename());
         let file = options.get_filename().file_stem().map(|stem| stem.display().to_string());
         let reader = pool(4).connect_lazy_with(options.read_only(true).create_if_missing(false));
         let mut inner = Inner::new(writer, reader, config, file.as_deref())?;
         inner.begin = Some("begin immediate");
-        inner.watch = Some(Watch::default());
+        inner.watch = Some(watch);
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -198,7 +217,7 @@ impl Inner {
         let mut inner = Self::new(writer, reader, config, None).expect("the names were checked");
         inner.begin = self.begin;
         inner.outbox_local = Arc::clone(&self.outbox_local);
-        inner.watch = self.watch.as_ref().map(|_| Watch::default());
+        inner.watch = self.watch.as_ref().map(Watch::again);
         inner
     }
 }
@@ -206,16 +225,22 @@ impl Inner {
 // How long a statement waits for another process's transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+// Of a connection to one of many files.
+const IDLE: Duration = Duration::from_secs(5);
+
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))
 }
 
 /// Several processes that open a new file at once all set its journal mode, and SQLite does not
 /// wait for its turn there as it does everywhere else.
-async fn connect_writer(options: &SqliteConnectOptions) -> Result<SqlitePool> {
+async fn connect_writer(
+    options: &SqliteConnectOptions,
+    pool: impl Fn() -> SqlitePoolOptions,
+) -> Result<SqlitePool> {
     let patience = Instant::now() + BUSY_TIMEOUT;
     loop {
-        let fit_only = pool(1).after_release(|conn, _| Box::pin(tx::is_fit(conn)));
+        let fit_only = pool().after_release(|conn, _| Box::pin(tx::is_fit(conn)));
         match fit_only.connect_with(options.clone()).await {
             Err(error) if is_locked(&error) && Instant::now() < patience => {
                 tokio::time::sleep(Duration::from_millis(10)).await;

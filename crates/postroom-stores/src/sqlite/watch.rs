@@ -1,11 +1,14 @@
 //! Sees other processes' commits to the same file.
 //!
-//! `pragma data_version` tells whether another connection has committed since it was last asked
-//! here. It is asked on the connection that writes, because on that one this process's own claims
-//! and settles are not among the others' commits: what a dispatcher does never wakes it. Nor does
-//! it miss anything while the connection is busy, as a claim would wait for that connection too.
+//! A commit changes the write-ahead log, or the file itself when the log is written back; to look
+//! at the two needs no connection, so that hundreds of idle files keep none. When they changed,
+//! `pragma data_version` tells whether that was another connection since it was last asked here. It
+//! is asked on the connection that writes, because on that one this process's own claims and settles
+//! are not among the others' commits: what a dispatcher does never wakes it. Nor does it miss
+//! anything while the connection is busy, as a claim would wait for that connection too.
 
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use postroom_core::store::{Local, Silence, Wakes};
 use sqlx::SqlStr;
@@ -17,36 +20,56 @@ use tokio::time::sleep;
 const SHORTEST: Duration = Duration::from_millis(25);
 const LONGEST: Duration = Duration::from_millis(100);
 
+/// File systems tell the time in steps. What changed so recently may have changed again within the
+/// same step.
+const STEP: Duration = Duration::from_millis(50);
+
 /// What was seen last. It is kept between calls, so that nothing is missed while nobody waits.
-#[derive(Debug, Default)]
-pub(super) struct Watch(Mutex<Seen>);
+#[derive(Debug)]
+pub(super) struct Watch {
+    files: Files,
+    seen: Mutex<Seen>,
+}
 
 #[derive(Debug)]
 struct Seen {
     /// None at the start: what came before that may be new.
     version: Option<i64>,
+    files: Option<Look>,
     pause: Duration,
 }
 
-impl Default for Seen {
-    fn default() -> Self {
-        Self { version: None, pause: SHORTEST }
-    }
-}
-
 impl Watch {
+    pub(super) fn of(file: &Path) -> Self {
+        let seen = Seen { version: None, files: None, pause: SHORTEST };
+        Self { files: Files::of(file), seen: Mutex::new(seen) }
+    }
+
+    /// For another box in the same file.
+    pub(super) fn again(&self) -> Self {
+        Self::of(&self.files.file)
+    }
+
     /// Resolves when another connection has committed something since the last time.
     pub(super) async fn changed(&self, writer: &SqlitePool, sql: &SqlStr, local: &Local) {
-        let mut seen = self.0.lock().await;
+        let mut seen = self.seen.lock().await;
         loop {
-            let version = version(writer, sql).await;
-            local.set_wakes(match version {
-                Some(_) => Wakes::Listening,
-                None => Wakes::PollOnly { why: Silence::Unreachable },
-            });
-            if version.is_some() && version != seen.version {
-                *seen = Seen { version, pause: SHORTEST };
-                return;
+            let files = self.files.look();
+            if files.is_some() && files == seen.files {
+                local.set_wakes(Wakes::Listening);
+            } else {
+                let version = version(writer, sql).await;
+                local.set_wakes(match version {
+                    Some(_) => Wakes::Listening,
+                    None => Wakes::PollOnly { why: Silence::Unreachable },
+                });
+                if version.is_some() {
+                    seen.files = files.filter(|files| files.is_settled);
+                    if version != seen.version {
+                        *seen = Seen { version, files: seen.files, pause: SHORTEST };
+                        return;
+                    }
+                }
             }
             sleep(seen.pause).await;
             seen.pause = (seen.pause * 2).min(LONGEST);
@@ -56,4 +79,44 @@ impl Watch {
 
 async fn version(writer: &SqlitePool, sql: &SqlStr) -> Option<i64> {
     sqlx::query_scalar(sql.clone()).fetch_one(writer).await.ok()
+}
+
+/// The file and its log.
+#[derive(Debug)]
+struct Files {
+    file: PathBuf,
+    log: PathBuf,
+}
+
+/// How the two look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    file: (u64, SystemTime),
+    /// None without a log, and when it is empty: opening a file makes one.
+    log: Option<(u64, SystemTime)>,
+    /// Whether the last change was long ago.
+    is_settled: bool,
+}
+
+impl Files {
+    fn of(file: &Path) -> Self {
+        let mut log = file.as_os_str().to_owned();
+        log.push("-wal");
+        Self { file: file.to_owned(), log: log.into() }
+    }
+
+    /// None when the file can not be looked at.
+    fn look(&self) -> Option<Look> {
+        let log = about(&self.log).filter(|(length, _)| *length > 0);
+        let file = about(&self.file)?;
+        let last = log.map_or(file.1, |(_, changed)| changed.max(file.1));
+        let is_settled = last.elapsed().is_ok_and(|since| since >= STEP);
+        Some(Look { file, log, is_settled })
+    }
+}
+
+/// Length and time of the last change.
+fn about(path: &Path) -> Option<(u64, SystemTime)> {
+    let about = std::fs::metadata(path).ok()?;
+    Some((about.len(), about.modified().ok()?))
 }

@@ -546,7 +546,8 @@ async fn wq_6_expired_leases_that_no_claim_looks_at_are_reaped() {
     world.pause("paused").await;
     let running =
         world.dispatcher(world.handlers(TENTH), config(Vec::new())).start().expect("legal");
-    sleep(Duration::from_secs(13)).await;
+    // A lease, and as long as it waits for the poller's next look.
+    sleep(Duration::from_secs(45)).await;
     let stats = world.store.stats().await.expect("stats");
     assert_eq!((stats.leased, running.snapshot().counts.reaped), (0, 3), "{stats:?}");
     running.shutdown(TENTH).await;

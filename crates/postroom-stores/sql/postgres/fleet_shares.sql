@@ -1,0 +1,4 @@
+-- Which process has which store. $1 fleet.
+select store, node
+from postroom.fleet_share
+where fleet = $1
