@@ -7,6 +7,8 @@ mod acceptance;
 mod dispatcher;
 mod effects;
 mod faults;
+#[path = "../home_support/mod.rs"]
+mod home_support;
 mod languages;
 mod model;
 mod own;

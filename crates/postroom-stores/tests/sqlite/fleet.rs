@@ -7,10 +7,14 @@ use postroom_core::fleet::{
     FairShare, Fleet, FleetConfig, MemberState, Router, RunningFleet, Stores,
 };
 use postroom_core::store::{AdminStore as _, Store as _};
-use postroom_core::{Delivery, DispatcherConfig, Handlers, Message};
+use postroom_core::{Delivery, DispatcherConfig, Handlers, ManualClock, Message};
 use postroom_stores::fleet::SqliteFolder;
 use postroom_stores::{SqliteStore, StoreConfig};
+use postroom_testkit::Harness as _;
 use tempfile::TempDir;
+
+use crate::home_support;
+use crate::sqlite_harness::{InFile, SqliteIn};
 
 type Handled = Arc<Mutex<Vec<(String, String)>>>;
 
@@ -107,4 +111,14 @@ async fn fleet_1_a_file_under_two_names_is_served_once() {
     }
     until(|| handled.lock().expect("lock").len() == 2).await;
     assert!(fleet.shutdown(Duration::from_secs(10)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fleet_5_processes_divide_the_stores_in_a_file() {
+    let clock = ManualClock::default();
+    let file = SqliteIn::<InFile>::fresh(clock.clone(), Default::default()).await;
+    let (home, many) = (file.store(), file.store());
+    home_support::processes_divide_the_stores(&|fleet| home.home(fleet), &clock).await;
+    let of = |_: &str| many.home("many");
+    home_support::of_many_at_once_nobody_gets_what_another_has(&of).await;
 }

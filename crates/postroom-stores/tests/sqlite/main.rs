@@ -8,6 +8,8 @@ mod dispatcher;
 mod effects;
 mod faults;
 mod fleet;
+#[path = "../home_support/mod.rs"]
+mod home_support;
 mod incoming;
 mod languages;
 mod locked;

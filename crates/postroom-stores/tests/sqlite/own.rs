@@ -59,7 +59,7 @@ async fn sch_1_ten_migrations_at_once() {
     let mut fresh = 0;
     for racer in racers.collect::<Vec<_>>() {
         let migrated = racer.await.expect("racer");
-        assert_eq!(migrated.to, 7);
+        assert_eq!(migrated.to, 8);
         fresh += u32::from(migrated.from == 0);
     }
     assert_eq!(fresh, 1, "one of them did the work");
@@ -80,7 +80,7 @@ async fn sch_1_a_schema_that_does_not_fit_is_refused_with_the_way_out() {
     assert_eq!(error.expect_err("no tables").kind(), ErrorKind::Schema);
     store.migrate().await.expect("migrate");
     run(&store, "update postroom_meta set version = 1").await;
-    refused("at version 1 and this build needs 7").await;
+    refused("at version 1 and this build needs 8").await;
     run(&store, "update postroom_meta set version = 99, min_client = 99").await;
     refused("upgrade Postroom").await;
     let error = store.migrate().await.expect_err("never downgrades");

@@ -164,7 +164,7 @@ async fn sch_1_a_second_migration_changes_nothing_and_takes_no_rights_away() {
         .await;
     let (ages_before, before) = (ages(&fresh).await, fresh.everything().await);
     assert!(ages_before.len() > 100, "{}", ages_before.len());
-    assert_eq!(store.migrate().await.expect("nothing to do").from, 5);
+    assert_eq!(store.migrate().await.expect("nothing to do").from, 6);
     assert_eq!(ages(&fresh).await, ages_before);
     assert_eq!(fresh.everything().await, before);
 
@@ -248,7 +248,7 @@ async fn sch_1_an_interrupted_migration_is_completed() {
     )
     .await;
     let store = whole.open(StoreConfig::default()).await;
-    assert_eq!(store.migrate().await.expect("completes").from, 5);
+    assert_eq!(store.migrate().await.expect("completes").from, 6);
     assert_eq!(whole.everything().await, wanted);
     works(store).await;
     whole.drop().await;
@@ -301,7 +301,7 @@ async fn sch_2_the_printed_script_makes_what_a_migration_makes() {
     other.migrate().await.expect("migrates");
     assert_eq!(printed.everything().await, migrated.everything().await);
     let before = ages(&printed).await;
-    assert_eq!(store.migrate().await.expect("nothing to do").from, 5);
+    assert_eq!(store.migrate().await.expect("nothing to do").from, 6);
     assert_eq!(ages(&printed).await, before, "the marks are in the script too");
     works(store).await;
     other.close().await;

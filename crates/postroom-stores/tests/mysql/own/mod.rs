@@ -10,4 +10,5 @@ mod lists;
 mod migrations;
 mod order;
 mod rivals;
+mod servers;
 mod transactions;

@@ -246,7 +246,7 @@ async fn sch_1_joins_come_with_version_4() {
     )
     .await;
     let migrated = pg.store.migrate().await.expect("migrates");
-    assert_eq!((migrated.from, migrated.to), (3, 6));
+    assert_eq!((migrated.from, migrated.to), (3, 7));
     let (join, me, items) = held(&pg, 1, 1).await;
     attach(&pg, join, &items).await;
     assert_eq!(settle(&pg, me, &items[0]).await.expect("no panic"), 1);

@@ -8,5 +8,6 @@ mod joins;
 mod migrations;
 mod order;
 mod proxy;
+mod servers;
 mod transactions;
 mod wakes;
