@@ -9,6 +9,7 @@
 mod control;
 mod engine;
 mod fill;
+mod fleet;
 mod mysql;
 mod pages;
 mod postgres;
@@ -36,12 +37,18 @@ struct Arguments {
     /// 20,000 messages and 3 rounds
     #[arg(long)]
     quick: bool,
-    /// Only this figure: P1, P2, P3, P7, P8, P9 or P12
+    /// Only this figure: P1, P2, P3, P7, P8, P9, P11 or P12
     #[arg(long)]
     only: Option<String>,
     /// Messages in the table whose pages are looked at (P12)
     #[arg(long, default_value_t = 5_000_000)]
     kept: i64,
+    /// Databases and files at most (P11)
+    #[arg(long, default_value_t = 500)]
+    stores: usize,
+    /// One process of a fleet, for P11
+    #[arg(long, hide = true)]
+    fleet_node: Option<String>,
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -59,6 +66,9 @@ pub(crate) struct Plan {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    if let Some(task) = &arguments.fleet_node {
+        return fleet::run_node(task).await;
+    }
     let plan = Plan {
         messages: if arguments.quick { 20_000 } else { arguments.messages },
         rounds: if arguments.quick { 3 } else { arguments.rounds },
@@ -94,11 +104,16 @@ async fn main() -> anyhow::Result<()> {
         let server = variable("POSTROOM_BENCH_MYSQL_URL")?;
         figures.push(mysql::drain(&server, plan).await.context("MariaDB")?);
     }
+    // It takes a quarter of an hour, most of it to see how little happens.
+    let mut costs = Vec::new();
+    if wanted("P11") && !(arguments.quick && arguments.only.is_none()) {
+        costs = fleet::measure(&url, arguments.stores).await.context("many databases")?;
+    }
     // It fills the disk for minutes, so it is not a part of a quick run.
     if wanted("P12") && !(arguments.quick && arguments.only.is_none()) {
         latencies.extend(pages::measure(&url, arguments.kept).await.context("pages")?);
     }
-    let report = report::Report { figures, latencies };
+    let report = report::Report { figures, latencies, costs };
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {

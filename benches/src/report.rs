@@ -43,11 +43,20 @@ impl Latency {
     }
 }
 
+/// What something costs, or how long it takes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Cost {
+    pub(crate) id: &'static str,
+    pub(crate) what: String,
+    pub(crate) value: String,
+}
+
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) figures: Vec<Figure>,
     pub(crate) latencies: Vec<Latency>,
+    pub(crate) costs: Vec<Cost>,
 }
 
 /// The rates of the rounds.
@@ -110,9 +119,15 @@ pub(crate) fn table(plan: Plan, report: &Report) -> String {
         let numbers = [wait.messages as u64, wait.p50_us, wait.p99_us].map(|n| n.to_string());
         waits.add_row([wait.id.to_owned(), wait.what.clone()].into_iter().chain(numbers));
     }
+    let mut costs = Table::new();
+    costs.load_style(presets::UTF8_FULL_CONDENSED);
+    costs.set_header(["id", "figure", "value"]);
+    for cost in &report.costs {
+        costs.add_row([cost.id, &cost.what, &cost.value]);
+    }
     format!(
         "{} messages of {} B, batch {}, medians of {} rounds; control: the same SQL through the \
-         bare driver\n{table}\n{waits}",
+         bare driver\n{table}\n{waits}\n{costs}",
         plan.messages, plan.payload, plan.batch, plan.rounds
     )
 }

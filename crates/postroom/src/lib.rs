@@ -138,9 +138,9 @@ pub use postroom_stores::Roles;
 #[cfg(feature = "sqlite")]
 pub use postroom_stores::fleet::SqliteFolder;
 #[cfg(feature = "mysql")]
-pub use postroom_stores::{MySqlStore, mysql};
+pub use postroom_stores::{MySqlServers, MySqlStore, mysql};
 #[cfg(feature = "postgres")]
-pub use postroom_stores::{PgStore, postgres};
+pub use postroom_stores::{PgServers, PgStore, postgres};
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use postroom_stores::{Queue, StoreConfig};
 #[cfg(feature = "sqlite")]
