@@ -83,7 +83,9 @@ impl SqliteFolder {
             return Err(Error::new(ErrorKind::Unavailable, format!("there is no file {file}")));
         }
         let config = StoreConfig { name: Some(id.as_str().to_owned()), ..self.config.clone() };
-        let store = SqliteStore::open(file, config).await?;
+        // It is read as a URL there, in which some characters mean something.
+        let url = format!("sqlite:{}", file.replace('%', "%25").replace('?', "%3F"));
+        let store = SqliteStore::open(&url, config).await?;
         match self.migrates {
             true => _ = store.migrate().await?,
             false => store.check_schema().await?,

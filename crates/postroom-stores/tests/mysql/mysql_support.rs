@@ -79,7 +79,7 @@ async fn clean(pool: &MySqlPool) {
     .await;
 }
 
-async fn run_on_server(sql: String) {
+pub(crate) async fn run_on_server(sql: String) {
     let pool = MySqlPoolOptions::new().max_connections(1).connect_lazy_with(server());
     pool.execute(AssertSqlSafe(sql)).await.expect("the statement of the test");
     pool.close().await;

@@ -9,5 +9,6 @@ mod joins;
 mod lists;
 mod migrations;
 mod order;
+mod query;
 mod rivals;
 mod transactions;

@@ -8,5 +8,6 @@ mod joins;
 mod migrations;
 mod order;
 mod proxy;
+mod query;
 mod transactions;
 mod wakes;
