@@ -61,6 +61,9 @@ struct Seen<P> {
     keys: HashMap<String, Holder>,
 }
 
+/// The list, and where in it a store is.
+pub(super) type Found<P> = (Arc<[Listed<P>]>, usize);
+
 /// Which store of the list has a key.
 enum Holder {
     One(usize),
@@ -186,8 +189,8 @@ where
         }
     }
 
-    /// The list, and where in it the store with a routing key is.
-    pub(super) fn find(&self, key: &str) -> Result<Option<(Arc<[Listed<P>]>, usize)>> {
+    /// The store with a routing key.
+    pub(super) fn find(&self, key: &str) -> Result<Option<Found<P>>> {
         let seen = lock(&self.0.list);
         match seen.keys.get(key) {
             None => Ok(None),
