@@ -35,7 +35,7 @@ pub(super) async fn run(
         true => document(&found, &states, &unseen),
         false => text(&found, &states, &unseen, screen),
     });
-    let wrong = [(unseen.len(), "source", "not answer"), (broken, "store", "not be used as it is")];
+    let wrong = [(unseen.len(), "source", "not answer"), (broken, "store", "not be used")];
     let wrong: Vec<_> = wrong
         .iter()
         .filter(|(n, ..)| *n > 0)

@@ -186,7 +186,7 @@ fn announcement(roster: &Roster, found: &[Found], by_file: bool) -> String {
     for source in &roster.sources {
         let own = |found: &&Found| found.source.as_deref() == Some(source.name());
         let stores = count(found.iter().filter(own).count(), "store");
-        lines.push(format!("discover.{}: {stores} by {source}", source.name()));
+        lines.push(format!("discover.{} found {stores}: {source}", source.name()));
     }
     lines.push(match roster.sources.is_empty() {
         true => "Ctrl-C stops".to_owned(),

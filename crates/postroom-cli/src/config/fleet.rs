@@ -225,3 +225,122 @@ fn tables(schema: &str, prefix: &str, queue: Box_) -> StoreConfig {
     let (schema, prefix) = (schema.to_owned(), prefix.to_owned());
     StoreConfig { schema, prefix, queue: queue.into(), ..StoreConfig::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::Loaded;
+    use super::super::problem::failure;
+
+    const ROUTE: &str = "[sinks.a.stdout]\n[[routes]]\ntopics = \"*\"\nsink = \"a\"\n";
+
+    fn loaded(text: &str) -> Loaded {
+        let text = format!("{text}\n{ROUTE}");
+        Loaded::parse(&text, None).unwrap_or_else(|problems| panic!("{problems:?}"))
+    }
+
+    fn problems(text: &str) -> String {
+        let text = format!("{text}\n{ROUTE}");
+        let problems = Loaded::parse(&text, None).err().expect("something is wrong");
+        failure(Path::new("f"), &text, &problems).what().to_owned()
+    }
+
+    const FILE: &str = r#"
+[fleet]
+strategy = "drain-first"
+places = 50
+refresh = "1m"
+
+[stores.shop]
+url = "sqlite:shop.db"
+weight = 3
+keys = ["acme", "globex"]
+
+[discover.files.folder]
+path = "tenants"
+queue = "inbox"
+
+[discover.rows.query]
+url = "postgres://relay:hunter2@master/main"
+sql = "select id, db from tenants"
+template = "postgres://relay:hunter2@{host}/{db}"
+timeout = "3s"
+schema = "shop"
+"#;
+
+    #[test]
+    fn fleet_1_stores_and_ways_to_find_them_are_understood() {
+        let loaded = loaded(FILE);
+        let config = &loaded.fleet.config;
+        assert_eq!((config.places, config.refresh.as_secs()), (50, 60));
+        let [shop] = &loaded.stores.fixed[..] else { panic!("one store") };
+        assert_eq!((shop.id.as_str(), shop.weight), ("shop", 3));
+        assert_eq!(shop.keys, ["acme", "globex"]);
+        let sources: Vec<_> = loaded.stores.sources.iter().map(ToString::to_string).collect();
+        assert_eq!(sources, ["files of tenants", "query on postgres://relay:***@master/main"]);
+        let printed = loaded.print();
+        assert!(!printed.contains("hunter2"), "{printed}");
+        assert!(printed.contains("template = \"postgres://relay:***@{host}/{db}\""), "{printed}");
+    }
+
+    #[test]
+    fn fleet_5_many_stores_are_looked_at_less_often_while_they_are_idle() {
+        let idle = |text: &str| loaded(text).fleet.config.dispatcher.idle_interval;
+        let store = |n: usize| format!("[stores.s{n}]\nurl = \"sqlite:{n}.db\"\n");
+        let stores = |count: usize| (0..count).map(store).collect::<String>();
+        assert_eq!((idle(""), idle(&stores(1)), idle(&stores(10))), (None, None, None));
+        let seconds = |text: &str| idle(text).map(|idle| idle.as_secs());
+        assert_eq!(seconds(&stores(11)), Some(30));
+        assert_eq!(seconds("[discover.a.folder]\npath = \"x\""), Some(30));
+        let own = format!("[dispatcher]\nidle_interval = \"5s\"\n{}", stores(11));
+        assert_eq!(seconds(&own), Some(5));
+        // A poll that is rarer still is what its owner wants.
+        let slow = format!("[dispatcher]\npoll_interval = \"1m\"\n{}", stores(11));
+        assert_eq!(seconds(&slow), Some(60));
+    }
+
+    #[test]
+    fn fleet_1_what_is_wrong_has_a_line_and_a_column_and_shows_no_secret() {
+        for (text, expected) in [
+            ("[fleet]\nstrategy = \"fair\"", "f:2:12: unknown variant `fair`, expected one of"),
+            ("[fleet]\nplaces = 0", "f:2:10: fleet: places must be 1 to 1000000"),
+            ("[fleet]\nrefresh = \"1ms\"", "f:2:11: fleet: refresh must be 1 s to 24 h"),
+            ("[discover.a.foldr]\npath = \"x\"", "f:1:13: unknown variant `foldr`"),
+            ("[discover.a.folder]\npath = \"\"", "f:2:8: discover.a: path must name a folder"),
+            ("[discover.a.folder]\npath = \"x\"\nurl = 1", "f:3:1: unknown field `url`"),
+            ("[discover.a.folder]\npath = \"x\"\nschema = \"A!\"", "f:2:8: discover.a: schema"),
+            ("[discover.a.query]\nurl = \"sqlite:m.db\"", "missing field `sql`"),
+            (
+                "[discover.a.query]\nsql = \"select 1\"\nurl = \"oracle://u:hunter2@x\"",
+                "f:3:7: discover.a: unknown database URL",
+            ),
+            (
+                "[discover.a.query]\nurl = \"sqlite:m.db\"\nsql = \" \"",
+                "f:3:7: discover.a: the query is empty",
+            ),
+            (
+                "[discover.a.query]\nurl = \"sqlite:m.db\"\nsql = \"select 1\"\n\
+                 template = \"mysql://u:hunter2@x/db\"",
+                "f:4:12: discover.a: the URL template names no column",
+            ),
+            ("[stores.s]\nurl = \"sqlite:s.db\"\nweight = 0", "f:3:10: "),
+            (
+                "[stores.s]\nurl = \"sqlite:s.db\"\nkeys = [\"\"]",
+                "f:3:9: store s: a routing key must not be empty",
+            ),
+            (
+                "[stores.s]\nurl = \"sqlite:s.db\"\nkeys = [\"k\"]\n\
+                 [stores.t]\nurl = \"sqlite:t.db\"\nkeys = [\"k\"]",
+                "f:6:9: store t: the key \"k\" is of s, too",
+            ),
+        ] {
+            let found = problems(text);
+            assert!(found.contains(expected), "{text}\n{found}");
+            assert!(!found.contains("hunter2"), "{found}");
+        }
+        // All at once.
+        let found = problems("[fleet]\nplaces = 0\n[discover.a.folder]\npath = \"\"");
+        assert!(found.contains("places") && found.contains("path"), "{found}");
+    }
+}
