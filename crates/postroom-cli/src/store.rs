@@ -226,10 +226,9 @@ pub(crate) enum Ending {
     Rollback,
 }
 
-type Enqueue = dyn Fn(Message) -> BoxFuture<'static, postroom::Result<Published>> + Send + Sync;
-type PublishAll = dyn Fn(Vec<Message>, Ending) -> BoxFuture<'static, postroom::Result<Vec<Published>>>
-    + Send
-    + Sync;
+type Answer<T> = BoxFuture<'static, postroom::Result<T>>;
+type Enqueue = dyn Fn(Message) -> Answer<Published> + Send + Sync;
+type PublishAll = dyn Fn(Vec<Message>, Ending) -> Answer<Vec<Published>> + Send + Sync;
 
 /// A store of whatever kind. Clones share its connections.
 #[derive(Clone)]

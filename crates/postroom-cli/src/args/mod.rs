@@ -29,7 +29,7 @@ const AFTER_HELP: &str = "\
 Exit codes:
   0  done
   1  an error without a code of its own; not all messages could be replayed, discarded or imported;
-     doctor found a problem; you were asked and said no
+     migrate --all failed somewhere; doctor found a problem; you were asked and said no
   2  wrong usage, or a value that breaks a limit; nothing was written
   3  no such message
   4  the schema is missing, too old or too new; see `postroom migrate`
@@ -107,7 +107,13 @@ pub(crate) struct Target {
     pub(crate) queue: QueueName,
 
     /// A file that says which topics of which databases go where; see `postroom config`
-    #[arg(long, global = true, value_name = "FILE", env = "POSTROOM_CONFIG")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "POSTROOM_CONFIG",
+        hide_env_values = true
+    )]
     pub(crate) config: Option<PathBuf>,
 
     /// A store of that file, or one that it finds, instead of --url

@@ -8,13 +8,12 @@ use futures_util::TryStreamExt as _;
 use postroom_core::fleet::{Discovery, Listed};
 use postroom_core::store::BoxFuture;
 use postroom_core::{Error, ErrorKind, Result};
-use sqlx::{
-    AssertSqlSafe, Column as _, ColumnIndex, Connection, Database, Decode, Executor, Row, Type,
-};
+use sqlx::{Column as _, ColumnIndex, Connection, Database, Decode, Executor, Row, Type};
 use tokio::time::timeout;
 
 use super::row::{Cell, Columns};
 use super::url::{KINDS, Kind, StoreUrl, Template, masked, scrubbed};
+use crate::names::own;
 
 /// More stores than this in one process is a mistake in the query.
 const MOST_ROWS: usize = 100_000;
@@ -210,7 +209,7 @@ where
     conn.execute(begin).await?;
     let mut found = Vec::new();
     {
-        let mut rows = (&mut conn).fetch(sqlx::raw_sql(AssertSqlSafe(query)));
+        let mut rows = (&mut conn).fetch(sqlx::raw_sql(own(query)));
         while let Some(row) = rows.try_next().await? {
             if found.len() == MOST_ROWS {
                 let what = format!("the query has more than {MOST_ROWS} rows");
