@@ -2,7 +2,8 @@
 //!
 //! The SQL files are written against the default names, so each can be pasted into a shell as it
 //! stands. Here those names are replaced by the configured ones, which were parsed to
-//! `[a-z_][a-z0-9_]*` first; nothing else ever becomes SQL text, but a statement of the operator's own.
+//! `[a-z_][a-z0-9_]*` first; nothing else ever becomes SQL text, but a statement of the operator's
+//! own.
 
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};

@@ -44,6 +44,8 @@ pub(super) async fn run(
 ) -> Result<Report, Failure> {
     let traces = Traces::of_relay().await?;
     log_to_stderr(&traces);
+    // From the beginning: who asks it to look again must not end it.
+    let hangup = Hangup::new()?;
     let mut config = load(args, file)?;
     let door = Door::open(&args.admin, &config.admin)?;
     let exporter = door.is_some().then(install_exporter).transpose()?;
@@ -51,7 +53,7 @@ pub(super) async fn run(
     let keeper = Keeper::default();
     let roster = open(&mut config, target, &keeper, &shown).await?;
     let found = roster.look_well().await?;
-    let (mut stop, hangup) = (Stop::new()?, Hangup::new()?);
+    let mut stop = Stop::new()?;
     let reader_gone = config.reader_gone.take();
     let told = announcement(&roster, &found, file.is_some());
     let fleet = start(args, &config, Stores::new(roster, keeper), shown, &traces)?;

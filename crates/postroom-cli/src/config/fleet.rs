@@ -285,6 +285,21 @@ schema = "shop"
     }
 
     #[test]
+    fn fleet_1_the_examples_of_the_documents_are_understood() {
+        let guide = include_str!("../../../../docs/guide/many-databases.md");
+        let reference = include_str!("../../../../docs/reference/config.md");
+        let (_, reference) = reference.split_once("#### `query`").expect("a section");
+        for (document, sources) in [(guide, 2), (reference, 1)] {
+            let (_, rest) = document.split_once("```toml\n").expect("an example");
+            let (example, _) = rest.split_once("```").expect("its end");
+            // What it refers to is not here.
+            let example = example.replace("${file:/run/secrets/relay}", "hunter2");
+            let example = example.replace("${MASTER_URL}", "postgres://relay:hunter2@db/main");
+            assert_eq!(loaded(&example).stores.sources.len(), sources);
+        }
+    }
+
+    #[test]
     fn fleet_5_many_stores_are_looked_at_less_often_while_they_are_idle() {
         let idle = |text: &str| loaded(text).fleet.config.dispatcher.idle_interval;
         let store = |n: usize| format!("[stores.s{n}]\nurl = \"sqlite:{n}.db\"\n");

@@ -18,6 +18,8 @@ struct Databases(String);
 
 impl Databases {
     fn new() -> Self {
+        // Without a server there is nothing to drop.
+        let _ = server();
         let databases = Self(format!("fleet_{}", MessageId::new().as_uuid().simple()));
         let Self(name) = &databases;
         for end in ["", "_a", "_g"] {
