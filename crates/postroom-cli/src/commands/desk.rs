@@ -2,6 +2,7 @@
 //!
 //! It has a thread and connections of its own. Whatever is asked of it, deliveries keep theirs.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -134,14 +135,14 @@ impl Door {
 
 /// What is to be shown so far.
 fn databases(mut shown: mpsc::UnboundedReceiver<Change>) -> Vec<Database> {
-    let mut databases = Vec::new();
+    let mut databases = BTreeMap::new();
     while let Ok(change) = shown.try_recv() {
         match change {
-            Change::Show(database) => databases.push(database()),
-            Change::Hide(_) => {}
+            Change::Show(id, database) => _ = databases.insert(id, database()),
+            Change::Hide(id) => _ = databases.remove(&id),
         }
     }
-    databases
+    databases.into_values().collect()
 }
 
 /// A dashboard that people may look at.

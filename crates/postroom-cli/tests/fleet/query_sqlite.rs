@@ -50,6 +50,7 @@ fn fleet_1_a_master_that_fails_leaves_the_stores_as_they_are() {
     world.enqueue("acme", "still");
     world.wait_for_topic("still");
     up.stop();
+    assert!(!world.file("a b").exists(), "a file that is listed and missing was made");
 }
 
 #[test]
