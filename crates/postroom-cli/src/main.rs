@@ -13,6 +13,7 @@ mod config;
 mod doctor;
 mod failure;
 mod filter;
+mod fleet;
 mod import;
 mod payload;
 mod render;
@@ -24,8 +25,6 @@ mod work;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::args::Cli;
 use crate::commands::Report;
 use crate::failure::{Exit, Failure};
@@ -34,7 +33,7 @@ use crate::render::Screen;
 #[tokio::main]
 async fn main() -> ExitCode {
     // Wrong usage ends here with exit code 2.
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let color = cli.color;
     let ran = commands::run(cli, &Screen::of_stdout(color)).await;
     match ran.and_then(|report| print(&report).map(|()| report.exit)) {

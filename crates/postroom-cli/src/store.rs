@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postroom::fleet::Opened;
 use postroom::store::{AdminStore, BoxFuture, Store, TransactionalStore};
 use postroom::{
     Message, MySqlStore, Outbox, PgStore, Published, Queue, Roles, SqliteStore, StoreConfig, mysql,
@@ -28,7 +29,7 @@ const ADMIN_CONNECTIONS: u32 = 4;
 const ADMIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A database and the names of its tables.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     url: Url,
     config: StoreConfig,
@@ -65,6 +66,11 @@ impl Target {
         &self.url
     }
 
+    /// The other box of the same tables, or the same.
+    pub(crate) fn with_queue(&self, queue: Queue) -> Self {
+        Self { config: StoreConfig { queue, ..self.config.clone() }, ..self.clone() }
+    }
+
     /// Other tables, of another database if a URL is given.
     pub(crate) fn renamed(&self, url: Option<&str>, schema: &str) -> Result<Self, Failure> {
         let config = StoreConfig {
@@ -92,7 +98,12 @@ impl Target {
 
     /// Whether it is a file that does not exist.
     pub(crate) fn is_missing(&self) -> bool {
-        self.url.file().is_some_and(|file| !Path::new(file).exists())
+        self.url.file().is_some_and(|file| !Path::new(&*file).exists())
+    }
+
+    pub(crate) fn missing(&self) -> Failure {
+        let file = self.url.file().unwrap_or_default();
+        Failure::new(Exit::Unavailable, format!("there is no database file {file}"))
     }
 
     /// The SQL that `migrate` would run on an empty database.
@@ -135,9 +146,8 @@ impl Target {
             return Ok(OpenStore::sqlite(SqliteStore::in_memory(self.config.clone()).await?));
         };
         if access == Access::Existing && self.is_missing() {
-            let what = format!("there is no database file {file}");
             let next = "`postroom migrate` or `postroom enqueue` creates it; --url names another";
-            return Err(Failure::new(Exit::Unavailable, what).next(next));
+            return Err(self.missing().next(next));
         }
         match SqliteStore::open(self.url.as_str(), self.config.clone()).await {
             Ok(store) => Ok(OpenStore::sqlite(store)),
@@ -194,6 +204,13 @@ impl Target {
     }
 }
 
+/// The same box of the same database, as far as one can tell from here.
+impl PartialEq for Target {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.url, self.names(), self.queue()) == (&other.url, other.names(), other.queue())
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (queue, url) = (self.config.queue.as_str(), self.url.shown());
@@ -209,28 +226,30 @@ pub(crate) enum Ending {
     Rollback,
 }
 
-type PublishAll =
-    Box<dyn Fn(Vec<Message>, Ending) -> BoxFuture<'static, postroom::Result<Vec<Published>>>>;
+type Answer<T> = BoxFuture<'static, postroom::Result<T>>;
+type Enqueue = dyn Fn(Message) -> Answer<Published> + Send + Sync;
+type PublishAll = dyn Fn(Vec<Message>, Ending) -> Answer<Vec<Published>> + Send + Sync;
 
-/// A store of whatever kind.
+/// A store of whatever kind. Clones share its connections.
+#[derive(Clone)]
 pub(crate) struct OpenStore {
     admin: Arc<dyn AdminStore>,
-    enqueue: Box<dyn Fn(Message) -> BoxFuture<'static, postroom::Result<Published>>>,
-    publish_all: PublishAll,
-    close: BoxFuture<'static, ()>,
+    enqueue: Arc<Enqueue>,
+    publish_all: Arc<PublishAll>,
+    close: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     database: Arc<dyn Fn() -> Database + Send + Sync>,
 }
 
 impl OpenStore {
     fn sqlite(store: SqliteStore) -> Self {
-        let (same, desk) = (store.clone(), store.clone());
+        let desk = store.clone();
         // Readers are many, and there is one writer whoever writes.
         let database = move || Database::new(desk.local().name(), desk.clone());
-        Self::new(store, async move { same.close().await }, database)
+        Self::new(store, database)
     }
 
     fn mysql(store: MySqlStore, options: MySqlConnectOptions) -> Self {
-        let (same, desk) = (store.clone(), store.clone());
+        let desk = store.clone();
         let database = move || {
             let pool = MySqlPoolOptions::new()
                 .max_connections(ADMIN_CONNECTIONS)
@@ -238,11 +257,11 @@ impl OpenStore {
                 .connect_lazy_with(options.clone());
             Database::new(desk.local().name(), desk.through(pool))
         };
-        Self::new(store, async move { same.close().await }, database)
+        Self::new(store, database)
     }
 
     fn postgres(store: PgStore, options: PgConnectOptions) -> Self {
-        let (same, desk) = (store.clone(), store.clone());
+        let desk = store.clone();
         let database = move || {
             let pool = PgPoolOptions::new()
                 .max_connections(ADMIN_CONNECTIONS)
@@ -250,29 +269,28 @@ impl OpenStore {
                 .connect_lazy_with(options.clone().application_name("postroom admin"));
             Database::new(desk.local().name(), desk.through(pool))
         };
-        Self::new(store, async move { same.close().await }, database)
+        Self::new(store, database)
     }
 
-    fn new<S>(
-        store: S,
-        close: impl Future<Output = ()> + Send + 'static,
-        database: impl Fn() -> Database + Send + Sync + 'static,
-    ) -> Self
+    fn new<S>(store: S, database: impl Fn() -> Database + Send + Sync + 'static) -> Self
     where
-        S: AdminStore + TransactionalStore,
+        S: AdminStore + TransactionalStore + Opened,
     {
-        let store = Arc::new(store);
+        let (store, closing) = (Arc::new(store.clone()), store);
         let outbox = Outbox::<S>::new(Arc::clone(&store));
         let same = outbox.clone();
         Self {
             admin: store,
-            close: Box::pin(close),
+            close: Arc::new(move || {
+                let store = closing.clone();
+                Box::pin(async move { Opened::close(&store).await })
+            }),
             database: Arc::new(database),
-            enqueue: Box::new(move |message| {
+            enqueue: Arc::new(move |message| {
                 let outbox = outbox.clone();
                 Box::pin(async move { outbox.publish(message).await })
             }),
-            publish_all: Box::new(move |messages, ending| {
+            publish_all: Arc::new(move |messages, ending| {
                 let outbox = same.clone();
                 Box::pin(async move { publish_all(&outbox, messages, ending).await })
             }),
@@ -310,8 +328,23 @@ impl OpenStore {
     }
 
     /// Ends it well: other processes are told of what was written, before this one is gone.
-    pub(crate) async fn close(self) {
-        self.close.await;
+    pub(crate) async fn close(&self) {
+        (self.close)().await;
+    }
+
+    /// Whether both are the same handle.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.admin, &other.admin)
+    }
+}
+
+impl Opened for OpenStore {
+    fn store(&self) -> Arc<dyn Store> {
+        self.engine()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.close())
     }
 }
 

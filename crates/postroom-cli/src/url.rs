@@ -1,5 +1,7 @@
 //! Which database a URL means, and how to show it without its password.
 
+use std::borrow::Cow;
+
 use crate::failure::{Exit, Failure};
 
 /// A database URL that was understood.
@@ -18,6 +20,16 @@ pub(crate) enum Kind {
     Postgres,
     /// `mysql://…` or `mariadb://…`.
     MySql,
+}
+
+impl Kind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
+        }
+    }
 }
 
 impl Url {
@@ -41,11 +53,16 @@ impl Url {
     }
 
     /// The file of a SQLite database, unless it is in memory.
-    pub(crate) fn file(&self) -> Option<&str> {
+    pub(crate) fn file(&self) -> Option<Cow<'_, str>> {
         let path = self.raw.strip_prefix("sqlite:")?;
         let path = path.strip_prefix("//").unwrap_or(path);
         let path = path.split('?').next().unwrap_or(path);
-        (path != ":memory:" && !path.is_empty()).then_some(path)
+        (path != ":memory:" && !path.is_empty()).then(|| decoded(path))
+    }
+
+    /// The URL of a file, whatever it is called.
+    pub(crate) fn of_file(file: &str) -> String {
+        format!("sqlite:{}", file.replace('%', "%25").replace('?', "%3F"))
     }
 
     /// The value of a parameter behind the `?`.
@@ -100,6 +117,28 @@ impl std::fmt::Debug for Url {
     }
 }
 
+/// A text with `%XX` as what it stands for; the same where that is not UTF-8.
+fn decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
 /// The password between user and host.
 fn password(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
@@ -147,9 +186,13 @@ mod tests {
 
     #[test]
     fn files_are_found_in_sqlite_urls() {
-        let file = |url: &str| Url::parse(url).expect(url).file().map(str::to_owned);
+        let file = |url: &str| Url::parse(url).expect(url).file().map(Cow::into_owned);
         assert_eq!(file("sqlite:a.db").as_deref(), Some("a.db"));
         assert_eq!(file("sqlite:///var/a.db?mode=rw").as_deref(), Some("/var/a.db"));
+        assert_eq!(file("sqlite:a%20b%2.db").as_deref(), Some("a b%2.db"));
+        for odd in ["100%25.db", "what?.db", "a b.db", "ü%.db"] {
+            assert_eq!(file(&Url::of_file(odd)).as_deref(), Some(odd));
+        }
         assert_eq!(file("sqlite::memory:"), None);
         assert_eq!(file("postgres://h/d"), None);
     }

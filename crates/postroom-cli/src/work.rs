@@ -14,9 +14,13 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// From now on Ctrl-C and SIGTERM stop the work, not the process. The bar is drawn on standard
-    /// error when that is a terminal; without a total it only counts.
-    pub(crate) fn begin(what: &str, total: Option<usize>) -> Result<Self, Failure> {
+    /// From now on Ctrl-C and SIGTERM stop the work, not the process, after what is under way. The
+    /// bar is drawn on standard error when that is a terminal; without a total it only counts.
+    pub(crate) fn begin(
+        what: &str,
+        under_way: &str,
+        total: Option<usize>,
+    ) -> Result<Self, Failure> {
         let listen = |kind| {
             signal(kind).map_err(|error| {
                 Failure::new(Exit::Error, "can not listen for signals").why(&error)
@@ -24,7 +28,7 @@ impl Work {
         };
         let (interrupt, terminate) =
             (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-        eprintln!("{what}; Ctrl-C stops after the chunk that runs");
+        eprintln!("{what}; Ctrl-C stops after {under_way}");
         let bar = match total {
             Some(total) => ProgressBar::new(total as u64)
                 .with_style(style("{wide_bar} {human_pos} of {human_len}, {eta} left")),
@@ -36,6 +40,11 @@ impl Work {
 
     pub(crate) fn advance(&self, by: usize) {
         self.bar.inc(by as u64);
+    }
+
+    /// Writes something while the bar is out of the way.
+    pub(crate) fn around<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
     }
 
     /// Whether a person wants it to stop; to be asked between two chunks.

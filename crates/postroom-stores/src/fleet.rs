@@ -1,9 +1,12 @@
-//! The stores as members of a [fleet](postroom_core::fleet), and a folder of SQLite files as the
-//! list of one.
+//! The stores as members of a [fleet](postroom_core::fleet), and where its list may come from: a
+//! folder of SQLite files, or a query on a master database.
 
 #[cfg(feature = "sqlite")]
 mod folder;
 pub(crate) mod home;
+mod query;
+mod row;
+mod url;
 
 use std::sync::Arc;
 
@@ -12,6 +15,8 @@ use postroom_core::store::{BoxFuture, Store};
 
 #[cfg(feature = "sqlite")]
 pub use folder::SqliteFolder;
+pub use query::SqlQuery;
+pub use url::StoreUrl;
 
 macro_rules! opened {
     ($store:ty) => {

@@ -2,7 +2,8 @@
 //!
 //! The SQL files are written against the default names, so each can be pasted into a shell as it
 //! stands. Here those names are replaced by the configured ones, which were parsed to
-//! `[a-z_][a-z0-9_]*` first; nothing else ever becomes SQL text.
+//! `[a-z_][a-z0-9_]*` first; nothing else ever becomes SQL text, but a statement of the operator's
+//! own.
 
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
@@ -106,6 +107,11 @@ impl Names {
             .replace('\u{1}', &format!("{schema}_"));
         AssertSqlSafe(text).into_sql_str()
     }
+}
+
+/// A whole statement that the operator wrote, run as it is.
+pub(crate) fn own(statement: &str) -> SqlStr {
+    AssertSqlSafe(statement).into_sql_str()
 }
 
 /// Text that was rendered before, put together anew.

@@ -137,6 +137,8 @@ pub use postroom_sinks as sinks;
 pub use postroom_stores::Roles;
 #[cfg(feature = "sqlite")]
 pub use postroom_stores::fleet::SqliteFolder;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub use postroom_stores::fleet::{SqlQuery, StoreUrl};
 #[cfg(feature = "mysql")]
 pub use postroom_stores::{MySqlServers, MySqlStore, mysql};
 #[cfg(feature = "postgres")]

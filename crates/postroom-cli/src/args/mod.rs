@@ -8,9 +8,10 @@ mod import;
 mod relay;
 mod values;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use postroom::store::Cursor;
 use postroom::{IdempotencyKey, MessageId, Topic};
@@ -28,7 +29,7 @@ const AFTER_HELP: &str = "\
 Exit codes:
   0  done
   1  an error without a code of its own; not all messages could be replayed, discarded or imported;
-     doctor found a problem; you were asked and said no
+     migrate --all failed somewhere; doctor found a problem; you were asked and said no
   2  wrong usage, or a value that breaks a limit; nothing was written
   3  no such message
   4  the schema is missing, too old or too new; see `postroom migrate`
@@ -104,6 +105,43 @@ pub(crate) struct Target {
     /// Which of the two boxes
     #[arg(long, global = true, value_name = "BOX", default_value = "outbox")]
     pub(crate) queue: QueueName,
+
+    /// A file that says which topics of which databases go where; see `postroom config`
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "POSTROOM_CONFIG",
+        hide_env_values = true
+    )]
+    pub(crate) config: Option<PathBuf>,
+
+    /// A store of that file, or one that it finds, instead of --url
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) store: Option<String>,
+
+    /// What stands on the command line itself, not in the environment.
+    #[arg(skip)]
+    pub(crate) given: Vec<&'static str>,
+}
+
+impl Cli {
+    /// Reads the command line. Wrong usage ends the process with exit code 2.
+    pub(crate) fn read() -> Self {
+        let matches = Self::command().get_matches();
+        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let given = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        cli.target.given =
+            ["url", "schema", "prefix", "queue", "config"].into_iter().filter(given).collect();
+        cli
+    }
+}
+
+impl Target {
+    /// The file that is meant.
+    pub(crate) fn config(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new("postroom.toml"))
+    }
 }
 
 /// What to do.
@@ -113,7 +151,10 @@ pub(crate) enum Command {
     Up(Up),
     /// Check, describe or print the configuration file of `up`
     Config(Config),
+    /// List the stores of the configuration file, and those that it finds
+    Stores(Stores),
     /// Create the schema or bring it up to date
+    #[command(after_help = MIGRATE_HELP)]
     Migrate(Migrate),
     /// Print the SQL that makes roles with the least rights; touches no database
     #[command(after_help = ROLES_HELP)]
@@ -167,6 +208,30 @@ pub(crate) struct Migrate {
     /// Say whether there is anything to do, and do nothing
     #[arg(long, conflicts_with = "print")]
     pub(crate) dry_run: bool,
+
+    /// Every store of the configuration file, and every one that it finds
+    #[arg(long, conflicts_with_all = ["print", "store"])]
+    pub(crate) all: bool,
+}
+
+const MIGRATE_HELP: &str = "\
+With --all there is a line for each database as it is done, four at a time; with --json it is a JSON
+object. One that fails does not stop the others; the exit code is then 1. Ctrl-C stops after those
+that run.
+
+Examples:
+  postroom migrate --url postgres://app@db/shop
+  postroom migrate --all --config postroom.toml --dry-run";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What stands in the file and what [discover] finds now: name, kind, place, weight and routing keys.
+Passwords are never shown. The exit code is 5 when a source does not answer or, with --connect, a
+store can not be used.")]
+pub(crate) struct Stores {
+    /// Also open each one and look at its schema; nothing is written
+    #[arg(long)]
+    pub(crate) connect: bool,
 }
 
 const ROLES_HELP: &str = "\
@@ -375,8 +440,6 @@ pub(crate) struct Resume {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

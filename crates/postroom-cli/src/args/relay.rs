@@ -15,7 +15,8 @@ Without --config and --sink each message is a CloudEvents JSON line on standard 
 
 Runs until Ctrl-C or SIGTERM, then finishes what it is doing, gives back what it has not begun, and
 ends with exit code 0. A second signal ends it at once; what it held is delivered again when its
-lease runs out. Any number of them may run side by side on one database.
+lease runs out. Any number of them may run side by side on one database. SIGHUP looks at once for
+stores that [discover] finds.
 
 The dashboard is on http://127.0.0.1:7878/ for whoever is on this machine. Beyond that it needs
 --token-file or tokens in the file, and --behind-tls; see docs/guide/monitoring.md.
@@ -27,10 +28,6 @@ Example, in two shells:
   postroom up
   postroom enqueue order.placed --payload '{\"order\":7}'")]
 pub(crate) struct Up {
-    /// A file that says which topics of which databases go where; see `postroom config`
-    #[arg(long, value_name = "FILE", env = "POSTROOM_CONFIG")]
-    pub(crate) config: Option<PathBuf>,
-
     /// Where all messages go: stdout, file:PATH, https://, nats://, amqp:// or redis://HOST
     #[arg(
         long,
@@ -102,19 +99,11 @@ pub(crate) enum ConfigAction {
     /// Print the JSON Schema of the file, for editors
     Schema,
     /// Print a file with all defaults filled in and without its secrets
-    Print {
-        /// The file
-        #[arg(long, value_name = "FILE", env = "POSTROOM_CONFIG", default_value = "postroom.toml")]
-        config: PathBuf,
-    },
+    Print,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigCheck {
-    /// The file
-    #[arg(long, value_name = "FILE", env = "POSTROOM_CONFIG", default_value = "postroom.toml")]
-    pub(crate) config: PathBuf,
-
     /// Also go to every database and every sink; nothing is written and nothing is sent
     #[arg(long)]
     pub(crate) connect: bool,

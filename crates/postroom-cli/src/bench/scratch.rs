@@ -9,7 +9,7 @@ use sqlx::{Connection as _, Executor as _, MySqlConnection, PgConnection};
 use crate::failure::{Exit, Failure};
 use crate::sql::statement;
 use crate::store::Target;
-use crate::url::Kind;
+use crate::url::{Kind, Url};
 
 /// Where a measurement takes place.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Scratch {
         let unique = MessageId::new().as_uuid().simple().to_string();
         let name = format!("postroom_bench_{}", &unique[unique.len() - 8..]);
         let file = target.url().file().map(|file| PathBuf::from(format!("{file}.{name}")));
-        let url = file.as_ref().map(|file| format!("sqlite:{}", file.display()));
+        let url = file.as_ref().map(|file| Url::of_file(&file.to_string_lossy()));
         Ok(Self { target: target.renamed(url.as_deref(), &name)?, name, file })
     }
 

@@ -1,5 +1,7 @@
 //! `postroom config`.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::Report;
@@ -7,21 +9,23 @@ use super::up::probe;
 use crate::args::{ConfigAction, ConfigCheck};
 use crate::config::{Loaded, NamedSink, schema};
 use crate::failure::{Exit, Failure};
-use crate::render::{Screen, json, table};
+use crate::fleet::Source;
+use crate::render::{Screen, count, json, table};
 use crate::store::{Access, Target};
 
 pub(super) async fn run(
     action: &ConfigAction,
+    file: &Path,
     as_json: bool,
     screen: &Screen,
 ) -> Result<Report, Failure> {
     match action {
         ConfigAction::Schema => Ok(Report::data(json::document(&schema()))),
-        ConfigAction::Print { config } => {
-            let text = Loaded::read(config, None)?.print();
+        ConfigAction::Print => {
+            let text = Loaded::read(file, None)?.print();
             Ok(Report::data(if as_json { json::document(&json!({ "toml": text })) } else { text }))
         }
-        ConfigAction::Check(args) => check(args, as_json, screen).await,
+        ConfigAction::Check(args) => check(args, file, as_json, screen).await,
     }
 }
 
@@ -43,7 +47,9 @@ impl Line {
         let state = match &self.broken {
             Some(why) => why.clone(),
             None if !self.warnings.is_empty() => self.warnings.join("; "),
-            None if connect && matches!(self.what, "store" | "sink") => "ok".to_owned(),
+            None if connect && matches!(self.what, "store" | "discover" | "sink") => {
+                "ok".to_owned()
+            }
             None => String::new(),
         };
         [self.what.to_owned(), self.name.clone(), self.is.clone(), state]
@@ -55,11 +61,19 @@ impl Line {
     }
 }
 
-async fn check(args: &ConfigCheck, as_json: bool, screen: &Screen) -> Result<Report, Failure> {
-    let config = Loaded::read(&args.config, None)?;
+async fn check(
+    args: &ConfigCheck,
+    file: &Path,
+    as_json: bool,
+    screen: &Screen,
+) -> Result<Report, Failure> {
+    let config = Loaded::read(file, None)?;
     let mut lines = Vec::new();
-    for (name, target) in &config.stores {
-        lines.push(store(name, target, args.connect).await);
+    for listed in &config.stores.fixed {
+        lines.push(store(listed.id.as_str(), &listed.place, args.connect).await);
+    }
+    for source in &config.stores.sources {
+        lines.push(discover(source, args.connect).await);
     }
     for named in &config.sinks {
         lines.push(sink(named, args.connect).await);
@@ -81,7 +95,7 @@ async fn check(args: &ConfigCheck, as_json: bool, screen: &Screen) -> Result<Rep
     });
     let broken = lines.iter().filter(|line| line.broken.is_some()).count();
     Ok(match broken {
-        0 => report.note(format!("{} is fine.", args.config.display())),
+        0 => report.note(format!("{} is fine.", file.display())),
         _ => report.note(format!("{broken} can not be used.")).ends_with(Exit::Unavailable),
     })
 }
@@ -94,6 +108,18 @@ async fn store(name: &str, target: &Target, connect: bool) -> Line {
             Err(failure) => {
                 line.broken = Some(failure.map(|text| target.url().scrub(text)).in_one_line());
             }
+        }
+    }
+    line
+}
+
+/// With a look at which stores it finds; these are not opened.
+async fn discover(source: &Source, connect: bool) -> Line {
+    let mut line = Line::new("discover", source.name(), source.to_string());
+    if connect {
+        match source.look().await {
+            Ok(found) => line.is += &format!(" ({})", count(found.len(), "store")),
+            Err(failure) => line.broken = Some(failure.in_one_line()),
         }
     }
     line

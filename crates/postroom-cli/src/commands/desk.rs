@@ -2,6 +2,7 @@
 //!
 //! It has a thread and connections of its own. Whatever is asked of it, deliveries keep theirs.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -17,10 +18,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use postroom_admin::{Access, Admin, Database, Exporter, Person, Role, SinkState, Token};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::crowd::{Crowd, Line, Seat};
+use super::shown::Change;
 use crate::args::AdminArgs;
 use crate::config::{AdminSettings, Listen, least_token};
 use crate::failure::{Exit, Failure};
@@ -80,7 +83,7 @@ impl Door {
     /// there.
     pub(super) fn serve(
         self,
-        databases: Vec<Box<dyn FnOnce() -> Database + Send>>,
+        shown: mpsc::UnboundedReceiver<Change>,
         exporter: Exporter,
         sinks: impl Fn() -> Vec<SinkState> + Send + Sync + 'static,
     ) -> Result<Serving, Failure> {
@@ -99,7 +102,7 @@ impl Door {
         let stop = CancellationToken::new();
         let until = stop.clone();
         let body = async move {
-            let databases = databases.into_iter().map(|database| database()).collect();
+            let databases = databases(shown);
             let render = exporter.clone();
             let router = Admin::new(databases, access)
                 .read_only(settings.read_only)
@@ -128,6 +131,18 @@ impl Door {
         eprintln!("dashboard: http://{address}{}/", base_path.trim_end_matches('/'));
         Ok(Serving { stop, thread: thread.map_err(no_thread)? })
     }
+}
+
+/// What is to be shown so far.
+fn databases(mut shown: mpsc::UnboundedReceiver<Change>) -> Vec<Database> {
+    let mut databases = BTreeMap::new();
+    while let Ok(change) = shown.try_recv() {
+        match change {
+            Change::Show(id, database) => _ = databases.insert(id, database()),
+            Change::Hide(id) => _ = databases.remove(&id),
+        }
+    }
+    databases.into_values().collect()
 }
 
 /// A dashboard that people may look at.

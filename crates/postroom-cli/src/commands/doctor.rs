@@ -1,5 +1,7 @@
 //! `postroom doctor`.
 
+use std::path::Path;
+
 use postroom_sinks::Probed;
 use serde_json::json;
 
@@ -9,16 +11,18 @@ use crate::args;
 use crate::config::Loaded;
 use crate::doctor::{Finding, Fix, Level, examine};
 use crate::failure::{Exit, Failure};
+use crate::fleet::Unseen;
 use crate::render::{Screen, inert, json, paint, style};
 use crate::store::Target;
 
 pub(super) async fn run(
     args: &args::Doctor,
+    file: Option<&Path>,
     target: &Target,
     as_json: bool,
     screen: &Screen,
 ) -> Result<Report, Failure> {
-    if let Some(path) = &args.config {
+    if let Some(path) = file {
         return all(&Loaded::read(path, None)?, args, target, as_json, screen).await;
     }
     let findings = examine(target, args).await?;
@@ -43,7 +47,11 @@ async fn all(
     screen: &Screen,
 ) -> Result<Report, Failure> {
     let mut sections = Vec::new();
-    let named = config.stores.iter().map(|(name, target)| (format!("{name}: {target}"), target));
+    let (found, unseen) = config.stores.look().await;
+    let named = found.iter().map(|found| {
+        let target = &*found.store.place;
+        (format!("{}: {target}", found.store.id), target)
+    });
     let alone = config.stores.is_empty().then(|| (target.to_string(), target));
     for (title, target) in named.chain(alone) {
         let findings = examine(target, args).await.unwrap_or_else(|failure| {
@@ -51,6 +59,10 @@ async fn all(
             vec![Finding::problem("server", what)]
         });
         sections.push((title, findings));
+    }
+    for Unseen { source, failure } in unseen {
+        let finding = Finding::problem("source", failure.in_one_line());
+        sections.push((format!("discover.{source}"), vec![finding]));
     }
     let mut sinks = Vec::new();
     for sink in &config.sinks {

@@ -174,7 +174,8 @@ async fn carry_out(act: Act, plan: &Plan, yes: bool, desk: &Desk<'_>) -> Result<
     }
     let total = plan.ids.len();
     let gerund = if act == Act::Replay { "Replaying" } else { "Discarding" };
-    let mut work = Work::begin(&format!("{gerund} {}", count(total, "message")), Some(total))?;
+    let what = format!("{gerund} {}", count(total, "message"));
+    let mut work = Work::begin(&what, "the chunk that runs", Some(total))?;
     let mut changed = Changed::default();
     let mut stopped = false;
     for chunk in plan.ids.chunks(CHUNK) {

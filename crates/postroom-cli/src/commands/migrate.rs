@@ -1,6 +1,5 @@
 //! `postroom migrate`.
 
-use postroom::ErrorKind;
 use postroom::store::Migrated;
 use serde_json::json;
 
@@ -22,16 +21,7 @@ pub(super) async fn run(target: &Target, as_json: bool) -> Result<Report, Failur
 
 /// Says whether there is anything to do.
 pub(super) async fn foresee(target: &Target, as_json: bool) -> Result<Report, Failure> {
-    let why = if target.is_missing() {
-        Some("there is no database file yet".to_owned())
-    } else {
-        let store = target.open(Access::Migrate).await?;
-        match store.admin().check_schema().await {
-            Ok(()) => None,
-            Err(error) if error.kind() == ErrorKind::Schema => Some(error.to_string()),
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let why = super::migrate_all::foresee(target).await?;
     let report = Report::data(match &why {
         _ if as_json => json::document(&json!({ "dry_run": true, "up_to_date": why.is_none() })),
         None => "The schema is up to date.\n".to_owned(),

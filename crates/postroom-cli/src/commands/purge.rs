@@ -34,7 +34,7 @@ pub(super) async fn run(
     }
     let purge = store::Purge { done: args.done, dead: args.dead, keys: args.keys, limit: CHUNK };
     let queue = WorkQueue::new(engine);
-    let mut work = Work::begin("Deleting", None)?;
+    let mut work = Work::begin("Deleting", "the chunk that runs", None)?;
     let mut gone = Gone::default();
     while !gone.complete && !gone.stopped {
         let chunk = queue.purge(&purge).await?;

@@ -10,7 +10,8 @@ pub(super) use off::Traces;
 mod on {
     use std::sync::Arc;
 
-    use postroom::{Dispatcher, Message, OutboxConfig};
+    use postroom::fleet::Fleet;
+    use postroom::{Message, OutboxConfig};
     use postroom_otel::otlp::Exporter;
     use tracing::Subscriber;
     use tracing_subscriber::Layer;
@@ -19,6 +20,8 @@ mod on {
     use tracing_subscriber::util::SubscriberInitExt as _;
 
     use crate::failure::{Exit, Failure};
+    use crate::fleet::Place;
+    use crate::store::OpenStore;
 
     /// Whether a delivery is in the trace of its message, or only linked to it.
     const SHAPE: &str = "POSTROOM_TRACES";
@@ -60,11 +63,14 @@ mod on {
             self.exporter.as_ref().map(Exporter::layer)
         }
 
-        /// The same dispatcher, whose deliveries have spans.
-        pub(in crate::commands) fn around(&self, dispatcher: Dispatcher) -> Dispatcher {
+        /// The same fleet, whose deliveries have spans.
+        pub(in crate::commands) fn around(
+            &self,
+            fleet: Fleet<Place, OpenStore>,
+        ) -> Fleet<Place, OpenStore> {
             match &self.exporter {
-                Some(_) => dispatcher.intercept(self.deliveries),
-                None => dispatcher,
+                Some(_) => fleet.intercept(self.deliveries),
+                None => fleet,
             }
         }
 
@@ -99,10 +105,13 @@ mod on {
 
 #[cfg(not(feature = "otel"))]
 mod off {
-    use postroom::{Dispatcher, Message};
+    use postroom::Message;
+    use postroom::fleet::Fleet;
     use tracing_subscriber::layer::Identity;
 
     use crate::failure::Failure;
+    use crate::fleet::Place;
+    use crate::store::OpenStore;
 
     /// Nothing.
     pub(in crate::commands) struct Traces;
@@ -123,8 +132,11 @@ mod off {
             Identity::new()
         }
 
-        pub(in crate::commands) fn around(&self, dispatcher: Dispatcher) -> Dispatcher {
-            dispatcher
+        pub(in crate::commands) fn around(
+            &self,
+            fleet: Fleet<Place, OpenStore>,
+        ) -> Fleet<Place, OpenStore> {
+            fleet
         }
 
         pub(in crate::commands) fn create(&self, message: Message) -> Result<Message, Failure> {

@@ -1,13 +1,16 @@
-//! `postroom up`: the relay. One dispatcher per database, and the same routes for all.
+//! `postroom up`: the relay. One fleet of all stores, and the same routes for all.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::{Dispatcher, Running};
+use postroom::fleet::{
+    Fleet, FleetConfig, Listed, Refreshed, RunningFleet, StoreId, Stores, Strategy, Watcher as _,
+};
 use postroom_admin::{Exporter, SinkState};
 use postroom_sinks::Probed;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{Level, Metadata};
@@ -18,28 +21,45 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::Report;
 use super::desk::{Door, Serving};
+use super::shown::{Change, Shown};
+use super::signals::{Hangup, Stop, say};
 use super::traces::Traces;
 use crate::args::Up;
-use crate::config::{Loaded, NamedSink};
+use crate::config::{FleetSettings, Loaded, NamedSink};
 use crate::failure::{Exit, Failure};
+use crate::fleet::{Found, Keeper, Place, Roster};
+use crate::render::count;
 use crate::store::{Access, OpenStore, Target};
 
 /// How long a sink has to say that it is there.
 pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
+/// More stores than this are counted instead of named.
+const MOST_NAMED: usize = 10;
+
+pub(super) async fn run(
+    args: &Up,
+    file: Option<&Path>,
+    target: &Target,
+) -> Result<Report, Failure> {
     let traces = Traces::of_relay().await?;
     log_to_stderr(&traces);
-    let mut config = load(args)?;
+    // From the beginning: who asks it to look again must not end it.
+    let hangup = Hangup::new()?;
+    let mut config = load(args, file)?;
     let door = Door::open(&args.admin, &config.admin)?;
     let exporter = door.is_some().then(install_exporter).transpose()?;
-    let stores = open(&config, target).await?;
-    let mut stop = Signals::new()?;
+    let (shown, changes) = Shown::new();
+    let keeper = Keeper::default();
+    let roster = open(&mut config, target, &keeper, &shown).await?;
+    let found = roster.look_well().await?;
+    let mut stop = Stop::new()?;
     let reader_gone = config.reader_gone.take();
-    let running = start(&config, &stores, &traces)?;
-    announce(&config, target);
+    let told = announcement(&roster, &found, file.is_some());
+    let fleet = start(args, &config, Stores::new(roster, keeper), shown, &traces)?;
+    say(&told);
     let serving = match door.zip(exporter) {
-        Some((door, exporter)) => Some(serve(door, exporter, &stores, &config.sinks)?),
+        Some((door, exporter)) => Some(serve(door, exporter, changes, &config.sinks)?),
         None => None,
     };
     let probes = look_at_sinks(std::mem::take(&mut config.sinks));
@@ -50,54 +70,82 @@ pub(super) async fn run(args: &Up, target: &Target) -> Result<Report, Failure> {
         }
     };
     tokio::select! {
-        () = stop.next() => eprintln!("stopping; once more to stop at once"),
-        () = reader_gone => eprintln!("nobody reads standard output any more; stopping"),
+        () = stop.told() => say("stopping; once more to stop at once"),
+        () = reader_gone => say("nobody reads standard output any more; stopping"),
+        () = look_when_told(hangup, &fleet) => say("the terminal is gone; stopping"),
     }
     drop(probes);
     let clean = tokio::select! {
-        clean = shut_down(running, args.grace) => clean,
-        () = stop.next() => false,
+        clean = fleet.shutdown(args.grace) => clean,
+        () = stop.told() => false,
     };
     if let Some(serving) = serving {
         serving.stop().await;
     }
     traces.end().await;
     if !clean {
-        eprintln!("stopped with deliveries under way; they will be delivered again");
+        say("stopped with deliveries under way; they will be delivered again");
     }
     Ok(Report::default())
 }
 
-fn load(args: &Up) -> Result<Loaded, Failure> {
+fn load(args: &Up, file: Option<&Path>) -> Result<Loaded, Failure> {
     let source = args.source.as_deref();
-    match &args.config {
+    match file {
         Some(path) => Loaded::read(path, source),
         None => Loaded::to_sink(args.sink.as_deref().unwrap_or("stdout"), source),
     }
 }
 
-/// The databases of the file, or the one of the command line.
-async fn open(config: &Loaded, target: &Target) -> Result<Vec<OpenStore>, Failure> {
-    if config.stores.is_empty() {
-        return Ok(vec![target.open(Access::Write).await?]);
+/// The stores of the file, or the one of the command line. Those that are named have to open now.
+async fn open(
+    config: &mut Loaded,
+    target: &Target,
+    keeper: &Keeper,
+    shown: &Shown,
+) -> Result<Roster, Failure> {
+    let mut roster = std::mem::take(&mut config.stores);
+    let opened = if roster.is_empty() {
+        let opened = target.open(Access::Write).await?;
+        let id = StoreId::new(opened.engine().local().name())?;
+        roster = Roster::of_one(Listed::new(id.clone(), Arc::new(target.clone())));
+        let opened = vec![(id, opened)];
+        keeper.keep(&opened);
+        opened
+    } else {
+        keeper.open_all(&roster.fixed).await?
+    };
+    for (id, opened) in &opened {
+        shown.is_served(id, opened);
     }
-    let mut stores = Vec::with_capacity(config.stores.len());
-    for (name, target) in &config.stores {
-        let opened = target.open(Access::Write).await;
-        let named = |failure: Failure| {
-            failure.map(|text| target.url().scrub(text)).inside(&format!("store {name}"))
-        };
-        stores.push(opened.map_err(named)?);
-    }
-    Ok(stores)
+    Ok(roster)
 }
 
-fn start(config: &Loaded, stores: &[OpenStore], traces: &Traces) -> Result<Vec<Running>, Failure> {
-    let one = |store: &OpenStore| {
-        let dispatcher = traces.around(Dispatcher::new(store.engine(), config.routes()));
-        Ok(dispatcher.config(config.dispatcher.clone()).start()?)
-    };
-    stores.iter().map(one).collect()
+fn start(
+    args: &Up,
+    config: &Loaded,
+    stores: Stores<Place, OpenStore>,
+    shown: Shown,
+    traces: &Traces,
+) -> Result<RunningFleet<Place, OpenStore>, Failure> {
+    let FleetSettings { strategy, config: settings } = config.fleet.clone();
+    let fleet = Fleet::new(stores, config.routes())
+        .strategy(Box::<dyn Strategy>::from(strategy))
+        .config(FleetConfig { grace: args.grace, ..settings })
+        .watch(shown);
+    Ok(traces.around(fleet).start()?)
+}
+
+/// Looks for stores whenever SIGHUP comes. Ends when that meant that the terminal is gone.
+async fn look_when_told(mut hangup: Hangup, fleet: &RunningFleet<Place, OpenStore>) {
+    while hangup.told().await {
+        match fleet.refresh().await {
+            Ok(Refreshed { added, removed, unchanged }) => say(&format!(
+                "looked for stores: {added} new, {removed} gone, {unchanged} as they were"
+            )),
+            Err(error) => say(&format!("looked for stores in vain: {error}")),
+        }
+    }
 }
 
 /// Before any store is opened: what is counted before that is not seen.
@@ -109,10 +157,9 @@ fn install_exporter() -> Result<Exporter, Failure> {
 fn serve(
     door: Door,
     exporter: Exporter,
-    stores: &[OpenStore],
+    changes: mpsc::UnboundedReceiver<Change>,
     sinks: &[NamedSink],
 ) -> Result<Serving, Failure> {
-    let databases = stores.iter().map(OpenStore::database).collect();
     let named = |sink: &NamedSink| (sink.name.clone(), sink.kind, Arc::clone(&sink.probe));
     let sinks: Vec<_> = sinks.iter().map(named).collect();
     let states = move || {
@@ -122,28 +169,32 @@ fn serve(
         }
         states
     };
-    door.serve(databases, exporter, states)
+    door.serve(changes, exporter, states)
 }
 
-/// Stops all at once; whether every one ended in time.
-async fn shut_down(running: Vec<Running>, grace: Duration) -> bool {
-    let mut ending: JoinSet<_> = running.into_iter().map(|one| one.shutdown(grace)).collect();
-    let mut clean = true;
-    while let Some(ended) = ending.join_next().await {
-        clean &= ended.unwrap_or(false);
+/// What is delivered: by name, or how many when there are too many to read.
+fn announcement(roster: &Roster, found: &[Found], by_file: bool) -> String {
+    if let ([only], false) = (found, by_file) {
+        return format!("delivering the {}; Ctrl-C stops", only.store.place);
     }
-    clean
-}
-
-fn announce(config: &Loaded, target: &Target) {
-    if config.stores.is_empty() {
-        eprintln!("delivering the {target}; Ctrl-C stops");
+    let mut lines: Vec<String> = Vec::new();
+    if found.len() <= MOST_NAMED {
+        let name =
+            |found: &Found| format!("delivering {}, the {}", found.store.id, found.store.place);
+        lines.extend(found.iter().map(name));
     } else {
-        for (name, target) in &config.stores {
-            eprintln!("delivering {name}, the {target}");
-        }
-        eprintln!("Ctrl-C stops");
+        lines.push(format!("delivering {}", count(found.len(), "store")));
     }
+    for source in &roster.sources {
+        let own = |found: &&Found| found.source.as_deref() == Some(source.name());
+        let stores = count(found.iter().filter(own).count(), "store");
+        lines.push(format!("discover.{} found {stores}: {source}", source.name()));
+    }
+    lines.push(match roster.sources.is_empty() {
+        true => "Ctrl-C stops".to_owned(),
+        false => "Ctrl-C stops, SIGHUP looks for stores at once".to_owned(),
+    });
+    lines.join("\n")
 }
 
 /// Says early what is wrong with a sink; messages would find out one by one. It keeps nobody
@@ -168,33 +219,6 @@ pub(super) async fn probe(sink: &NamedSink) -> Probed {
     let probe = Arc::clone(&sink.probe);
     let answer = timeout(PROBE_LIMIT, probe.probe()).await;
     answer.unwrap_or_else(|_| Probed::broken(format!("no answer within {PROBE_LIMIT:?}")))
-}
-
-/// Ctrl-C and SIGTERM.
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(Exit::Error, "can not listen for signals").why(&error)
-            })
-        };
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
 
 fn log_to_stderr(traces: &Traces) {

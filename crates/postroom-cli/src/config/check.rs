@@ -1,15 +1,19 @@
 //! What a configuration file means, and all that is wrong with it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use postroom::fleet::{FleetConfig, Listed, StoreId};
 use postroom::store::{BoxFuture, Purge};
-use postroom::{DispatcherConfig, Queue, Rate, Retry, Routes, StoreConfig, TopicConfig};
+use postroom::{DispatcherConfig, Rate, Retry, Routes, StoreConfig, TopicConfig};
 
-use super::file::{Box_, Config, Route};
+use super::file::{Config, Route, Store};
+use super::fleet::MANY;
 use super::problem::Problem;
 use super::sinks::{Built, Common};
 use super::{Loaded, NamedSink};
+use crate::fleet::{Place, Roster};
 use crate::store::Target;
 
 impl Config {
@@ -21,38 +25,64 @@ impl Config {
         let (sinks, routes, reader_gone) = self.check_sinks(&dispatcher, &mut problems);
         self.check_routes(&mut problems);
         let admin = self.admin.check(&mut problems);
+        let fleet = self.fleet.check(dispatcher, &mut problems);
         if problems.is_empty() {
-            Ok(Loaded { config: self, dispatcher, stores, sinks, admin, routes, reader_gone })
+            Ok(Loaded { config: self, fleet, stores, sinks, admin, routes, reader_gone })
         } else {
             Err(problems)
         }
     }
 
-    fn check_stores(&self, problems: &mut Vec<Problem>) -> Vec<(String, Target)> {
-        let mut stores = Vec::new();
+    fn check_stores(&self, problems: &mut Vec<Problem>) -> Roster {
+        let mut fixed = Vec::new();
         for (name, store) in &self.stores {
-            let queue = match store.queue {
-                Box_::Outbox => Queue::Outbox,
-                Box_::Inbox => Queue::Inbox,
-            };
-            let (schema, prefix) = (store.schema.clone(), store.prefix.clone());
-            let name_ = Some(name.clone());
-            let config =
-                StoreConfig { name: name_, schema, prefix, queue, ..StoreConfig::default() };
-            match Target::of(store.url.get_ref().reveal(), config) {
-                Ok(target) => stores.push((name.clone(), target)),
-                Err(failure) => {
-                    let what = format!("store {name}: {}", failure.what());
+            match store.listed(name) {
+                Ok(listed) => fixed.push(listed),
+                Err(what) => {
+                    let what = format!("store {name}: {what}");
                     problems.push(Problem::new(Some(store.url.span()), what));
                 }
             }
         }
-        stores
+        self.check_keys(problems);
+        let sources = self.discover.iter();
+        let sources = sources.filter_map(|(name, source)| source.check(name, problems)).collect();
+        Roster { fixed, sources }
+    }
+
+    /// A key leads to one store.
+    fn check_keys(&self, problems: &mut Vec<Problem>) {
+        let mut seen = BTreeMap::new();
+        for (name, store) in &self.stores {
+            for key in &store.keys {
+                if key.get_ref().is_empty() {
+                    let what = format!("store {name}: a routing key must not be empty");
+                    problems.push(Problem::new(Some(key.span()), what));
+                }
+                if let Some(other) = seen.insert(key.get_ref(), name) {
+                    let what =
+                        format!("store {name}: the key {:?} is of {other}, too", key.get_ref());
+                    problems.push(Problem::new(Some(key.span()), what));
+                }
+            }
+        }
+    }
+
+    /// Whether most of the stores have nothing to do most of the time.
+    fn has_many_stores(&self) -> bool {
+        !self.discover.is_empty() || self.stores.len() > MANY
     }
 
     fn check_dispatcher(&self, problems: &mut Vec<Problem>) -> DispatcherConfig {
         let section = &self.dispatcher;
         let defaults = DispatcherConfig::default();
+        let idle = match section.idle_interval {
+            None if self.has_many_stores() => {
+                let many = FleetConfig::default().dispatcher.idle_interval;
+                many.map(|idle| idle.max(section.poll_interval.0))
+            }
+            idle => idle.map(|span| span.0),
+        };
         let purge = Purge {
             done: Some(section.keep_done.0),
             dead: section.keep_dead.map(|span| span.0),
@@ -63,6 +93,7 @@ impl Config {
             batch: section.batch,
             lease: section.lease.0,
             poll_interval: section.poll_interval.0,
+            idle_interval: idle,
             handler_timeout: section.timeout.0,
             retry: section.retry.into(),
             topics: self.topics(problems),
@@ -175,6 +206,23 @@ impl Config {
                 problems.push(Problem::new(Some(topics.span()), what));
             }
         }
+    }
+}
+
+impl Store {
+    fn listed(&self, name: &str) -> Result<Listed<Place>, String> {
+        let id = StoreId::new(name).map_err(|error| error.to_string())?;
+        let config = StoreConfig {
+            name: Some(name.to_owned()),
+            schema: self.schema.clone(),
+            prefix: self.prefix.clone(),
+            queue: self.queue.into(),
+            ..StoreConfig::default()
+        };
+        let target = Target::of(self.url.get_ref().reveal(), config);
+        let place = Arc::new(target.map_err(|failure| failure.what().to_owned())?);
+        let keys = self.keys.iter().map(|key| key.get_ref().clone()).collect();
+        Ok(Listed { id, place, weight: self.weight.get(), keys })
     }
 }
 

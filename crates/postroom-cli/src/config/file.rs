@@ -1,15 +1,17 @@
 //! What stands in a configuration file.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use postroom::store::Purge;
-use postroom::{Backoff, DispatcherConfig, Retry, StoreConfig, UnknownTopic};
+use postroom::{Backoff, DispatcherConfig, Queue, Retry, StoreConfig, UnknownTopic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::admin::Admin;
+use super::fleet::{Discover, Fleet};
 use super::sinks::Sink;
 use super::text::{Hidden, Span, Text};
 
@@ -25,9 +27,14 @@ pub(super) struct Config {
     pub(super) dispatcher: Dispatcher,
     /// The dashboard, the admin API, health and metrics
     pub(super) admin: Admin,
-    /// The databases by name; without any it is the one that --url names
+    /// How all stores share one process
+    pub(super) fleet: Fleet,
+    /// The databases by name; without any, and without discover, it is the one that --url names
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) stores: BTreeMap<String, Store>,
+    /// Where further databases are found, by name
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) discover: BTreeMap<String, Discover>,
     /// Where messages go, by name
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Sink>")]
@@ -44,7 +51,9 @@ impl Default for Config {
             unrouted: Unrouted::default(),
             dispatcher: Dispatcher::default(),
             admin: Admin::default(),
+            fleet: Fleet::default(),
             stores: BTreeMap::new(),
+            discover: BTreeMap::new(),
             sinks: BTreeMap::new(),
             routes: Vec::new(),
         }
@@ -86,6 +95,10 @@ pub(super) struct Dispatcher {
     pub(super) lease: Span,
     /// The wait after an empty claim
     pub(super) poll_interval: Span,
+    /// What that wait grows to while nothing comes; five times it by default, and 30s with discover
+    /// or more than ten stores
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle_interval: Option<Span>,
     /// How long one delivery may take; less than the lease
     pub(super) timeout: Span,
     /// Deletes what was done this long ago
@@ -106,6 +119,7 @@ impl Default for Dispatcher {
             lease: Span(defaults.lease),
             // Other processes write to the same databases: look often.
             poll_interval: Span(Duration::from_millis(200)),
+            idle_interval: None,
             timeout: Span(defaults.handler_timeout),
             keep_done: Span(purge.done.unwrap_or(Duration::from_hours(30 * 24))),
             keep_dead: None,
@@ -173,9 +187,20 @@ pub(super) struct Store {
     /// Which of the two boxes
     #[serde(default)]
     pub(super) queue: Box_,
+    /// How much it is to get compared with others, where the strategy is fair-share
+    #[serde(default = "one")]
+    pub(super) weight: NonZeroU32,
+    /// The routing keys of its messages; its name without any
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub(super) keys: Vec<Spanned<String>>,
 }
 
-fn default_schema() -> String {
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+pub(super) fn default_schema() -> String {
     StoreConfig::default().schema
 }
 
@@ -186,6 +211,15 @@ pub(super) enum Box_ {
     #[default]
     Outbox,
     Inbox,
+}
+
+impl From<Box_> for Queue {
+    fn from(queue: Box_) -> Self {
+        match queue {
+            Box_::Outbox => Self::Outbox,
+            Box_::Inbox => Self::Inbox,
+        }
+    }
 }
 
 /// Which topics go to which sink, and how fast.

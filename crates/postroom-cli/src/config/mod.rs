@@ -6,6 +6,7 @@
 mod admin;
 mod check;
 mod file;
+mod fleet;
 mod problem;
 mod sinks;
 mod text;
@@ -15,25 +16,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use postroom::store::BoxFuture;
-use postroom::{DispatcherConfig, RouteTo, Routes, Topic};
+use postroom::{RouteTo, Routes, Topic};
 use postroom_sinks::Probe;
 use toml::Spanned;
 
 pub(crate) use self::admin::{AdminSettings, Listen, least_token};
 use self::file::{Config, Route};
+pub(crate) use self::fleet::FleetSettings;
 use self::problem::{Problem, failure};
 use self::sinks::Sink;
 use self::text::Text;
 use crate::failure::{Exit, Failure};
-use crate::store::Target;
+use crate::fleet::Roster;
 
 /// A file that was read, understood and checked.
 pub(crate) struct Loaded {
     config: Config,
-    /// The settings of every dispatcher.
-    pub(crate) dispatcher: DispatcherConfig,
-    /// The databases by name; none when the command line says which.
-    pub(crate) stores: Vec<(String, Target)>,
+    /// How all stores are served.
+    pub(crate) fleet: FleetSettings,
+    /// The databases; none when the command line says which.
+    pub(crate) stores: Roster,
     pub(crate) sinks: Vec<NamedSink>,
     /// What `[admin]` says.
     pub(crate) admin: AdminSettings,
@@ -182,10 +184,11 @@ retry = { attempts = 3, backoff = "fixed", base = "2s" }
         let loaded = loaded(FILE);
         let of = |topic: &str| loaded.sink_of(&Topic::new(topic).expect("legal"));
         assert_eq!((of("order.placed"), of("mail")), (Some("log"), Some("archive")));
-        assert_eq!(loaded.stores.len(), 1);
-        assert_eq!(loaded.dispatcher.lease, Duration::from_mins(1));
-        assert_eq!(loaded.dispatcher.handler_timeout, Duration::from_secs(40));
-        assert_eq!((loaded.dispatcher.retry.max_attempts, loaded.dispatcher.topics.len()), (5, 2));
+        assert_eq!(loaded.stores.fixed.len(), 1);
+        let dispatcher = &loaded.fleet.config.dispatcher;
+        assert_eq!(dispatcher.lease, Duration::from_mins(1));
+        assert_eq!(dispatcher.handler_timeout, Duration::from_secs(40));
+        assert_eq!((dispatcher.retry.max_attempts, dispatcher.topics.len()), (5, 2));
     }
 
     #[test]

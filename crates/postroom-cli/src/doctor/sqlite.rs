@@ -27,10 +27,9 @@ pub(super) async fn examine(target: &Target) -> Result<Vec<Finding>, Failure> {
         let what = "a database in memory is new and has nothing to look at";
         return Err(Failure::new(Exit::Invalid, what).next("name a file with --url"));
     };
-    if !Path::new(file).exists() {
-        let what = format!("there is no database file {file}");
+    if target.is_missing() {
         let next = "`postroom migrate` creates it; --url names another";
-        return Err(Failure::new(Exit::Unavailable, what).next(next));
+        return Err(target.missing().next(next));
     }
     let mut conn = open(target).await.map_err(|error| {
         let what = format!("can not open {file}");
@@ -49,7 +48,7 @@ pub(super) async fn examine(target: &Target) -> Result<Vec<Finding>, Failure> {
     }
     add(&mut findings, "journal mode", journal_mode(conn).await);
     findings.push(write_lock(conn).await);
-    findings.extend(free_space(file));
+    findings.extend(free_space(&file));
     Ok(findings)
 }
 

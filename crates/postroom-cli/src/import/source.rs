@@ -66,7 +66,7 @@ impl Source {
             Kind::Postgres => Self::Postgres(Box::new(PgConnection::connect(url.as_str()).await?)),
             Kind::MySql => Self::MySql(Box::new(MySqlConnection::connect(url.as_str()).await?)),
             Kind::Sqlite => {
-                if let Some(file) = url.file().filter(|file| !Path::new(file).exists()) {
+                if let Some(file) = url.file().filter(|file| !Path::new(&**file).exists()) {
                     let problem = format!("there is no file {file}");
                     return Err(std::io::Error::new(std::io::ErrorKind::NotFound, problem).into());
                 }

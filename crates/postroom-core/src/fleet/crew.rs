@@ -15,7 +15,9 @@ use super::identities::Identities;
 use super::member::{Member, MemberState, MemberStatus};
 use super::room::Room;
 use super::stores::lock;
-use super::{Fleet, FleetConfig, Home, Listed, Opened, Refreshed, ShareRequest, StoreId, Stores};
+use super::{
+    Fleet, FleetConfig, Home, Listed, Opened, Refreshed, ShareRequest, StoreId, Stores, Watcher,
+};
 use crate::clock::random_unit;
 use crate::dispatcher::{Dispatcher, Running};
 use crate::error::{Error, ErrorKind, Result};
@@ -44,6 +46,7 @@ pub(super) struct Crew<P, O> {
     sink: Arc<dyn Sink>,
     interceptors: Vec<Arc<dyn Interceptor>>,
     home: Option<Arc<dyn Home>>,
+    watcher: Option<Box<dyn Watcher<O>>>,
     config: FleetConfig,
     node: OwnerToken,
     room: Room,
@@ -63,6 +66,18 @@ pub(super) struct Crew<P, O> {
     tasks: TaskTracker,
 }
 
+/// What is left of a store when it is not served.
+struct Handle<O> {
+    opened: Option<O>,
+    was_served: bool,
+}
+
+impl<O> Default for Handle<O> {
+    fn default() -> Self {
+        Self { opened: None, was_served: false }
+    }
+}
+
 impl<P, O> Crew<P, O> {
     /// Takes nothing more, in any store.
     pub(super) fn halt(&self) {
@@ -77,7 +92,7 @@ where
     O: Opened,
 {
     pub(super) fn start(fleet: Fleet<P, O>) -> Arc<Self> {
-        let Fleet { stores, sink, interceptors, strategy, home, config } = fleet;
+        let Fleet { stores, sink, interceptors, strategy, home, watcher, config } = fleet;
         let crew = Arc::new(Self {
             stores,
             sink,
@@ -96,6 +111,7 @@ where
             cut: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             home,
+            watcher,
             config,
         });
         crew.tasks.spawn(Arc::clone(&crew).keep_looking());
@@ -244,7 +260,7 @@ where
     /// Looks after one store until it is gone.
     async fn look_after(self: Arc<Self>, member: Arc<Member<P>>) {
         let (backoff, mut failures) = (Retry::default(), 0);
-        let mut handle = None;
+        let mut handle = Handle::default();
         while member.is_mine().await {
             match self.serve(&member, &mut handle).await {
                 Ok(()) => {
@@ -263,7 +279,10 @@ where
         // At the end of the whole fleet others may go on with the handles.
         if !self.stop.is_cancelled() {
             self.stores.forget(&member.listed);
-            if let Some(opened) = handle {
+            if let Some(opened) = handle.opened {
+                if let Some(watcher) = self.watcher.as_ref().filter(|_| handle.was_served) {
+                    watcher.is_gone(&member.listed.id, &opened);
+                }
                 let _ = timeout(CLOSING_LIMIT, opened.close()).await;
             }
         }
@@ -271,7 +290,7 @@ where
     }
 
     /// Serves a store as long as it is this process's, and leaves its handle behind.
-    async fn serve(&self, member: &Member<P>, handle: &mut Option<O>) -> Result<()> {
+    async fn serve(&self, member: &Member<P>, handle: &mut Handle<O>) -> Result<()> {
         member.is_now(MemberState::Opening);
         let id = &member.listed.id;
         let opening = timeout(OPENING_LIMIT, self.open(member));
@@ -280,7 +299,7 @@ where
             () = member.is_lost() => return Ok(()),
             opened = opening => opened.map_err(|_| late("open"))??,
         };
-        let opened = handle.insert(opened);
+        let opened = handle.opened.insert(opened);
         let same = |other: &StoreId| member.is_now(MemberState::SameAs(other.clone()));
         let alone = tokio::select! {
             biased;
@@ -289,6 +308,10 @@ where
         };
         let running = self.dispatch(member, opened)?;
         member.is_now(MemberState::Serving);
+        handle.was_served = true;
+        if let Some(watcher) = &self.watcher {
+            watcher.is_served(id, opened);
+        }
         member.is_lost().await;
         member.is_now(MemberState::Draining);
         let grace = *lock(&self.grace);

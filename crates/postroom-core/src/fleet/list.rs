@@ -23,12 +23,10 @@ impl<P> Listed<P> {
         Self { id, place, weight: 1, keys: Vec::new() }
     }
 
-    /// Whether its messages have this routing key.
-    pub(super) fn has_key(&self, key: &str) -> bool {
-        match self.keys.is_empty() {
-            true => self.id.as_str() == key,
-            false => self.keys.iter().any(|own| own == key),
-        }
+    /// The routing keys of its messages.
+    pub(super) fn routing_keys(&self) -> impl Iterator<Item = &str> {
+        let id = self.keys.is_empty().then_some(self.id.as_str());
+        id.into_iter().chain(self.keys.iter().map(String::as_str))
     }
 }
 

@@ -73,7 +73,14 @@ impl<P> Member<P> {
 
     /// Takes note of how it is now; what is news is logged.
     pub(super) fn is_now(&self, state: MemberState) {
-        let before = std::mem::replace(&mut *lock(&self.state), state.clone());
+        let before = {
+            let mut now = lock(&self.state);
+            // Another try says nothing yet.
+            if state == MemberState::Opening && matches!(*now, MemberState::Failing(_)) {
+                return;
+            }
+            std::mem::replace(&mut *now, state.clone())
+        };
         if before == state {
             return;
         }
@@ -107,5 +114,24 @@ impl<P> Member<P> {
             () = self.gone.cancelled() => false,
             changed = mine.wait_for(|mine| *mine == wanted) => changed.is_ok(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fleet_2_a_store_that_is_tried_again_is_still_failing() {
+        let id = StoreId::new("a").expect("legal");
+        let member = Member::new(Listed::new(id, ()), CancellationToken::new(), true);
+        assert_eq!(member.status().state, MemberState::Opening);
+        let failing = MemberState::Failing("it is away".to_owned());
+        for state in [failing.clone(), MemberState::Opening] {
+            member.is_now(state);
+            assert_eq!(member.status().state, failing);
+        }
+        member.is_now(MemberState::Serving);
+        assert_eq!(member.status().state, MemberState::Serving);
     }
 }

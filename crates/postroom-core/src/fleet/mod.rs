@@ -19,6 +19,7 @@ mod router;
 mod run;
 mod stores;
 mod strategy;
+mod watcher;
 
 pub use home::{Home, Share, ShareRequest, divide};
 pub use list::{Discovery, Listed};
@@ -27,5 +28,6 @@ pub use router::{Router, RoutingKey};
 pub use run::{Fleet, FleetConfig, Refreshed, RunningFleet};
 pub use stores::{Opened, Opener, Stores};
 pub use strategy::{DrainFirst, FairShare, RoundRobin, Strategy, Waiting};
+pub use watcher::Watcher;
 
 pub use crate::text::StoreId;

@@ -85,14 +85,14 @@ where
             let hint = "not empty: it says whose message it is";
             return Err(Error::limit("routing key", hint, "an empty one"));
         }
-        let listed = match self.stores.find(key.as_str())? {
-            Some(listed) => listed,
+        let (list, at) = match self.stores.find(key.as_str())? {
+            Some(found) => found,
             None => {
                 self.stores.look_lately().await?;
                 self.stores.find(key.as_str())?.ok_or_else(|| unknown(&key))?
             }
         };
-        let store = self.stores.open(&listed).await?;
+        let store = self.stores.open(&list[at]).await?;
         Ok(Outbox::with(Arc::new(store), Arc::clone(&self.config)))
     }
 }

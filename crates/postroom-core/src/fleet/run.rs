@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::crew::Crew;
 use super::member::MemberStatus;
-use super::{Home, Opened, RoundRobin, Stores, Strategy};
+use super::{Home, Opened, RoundRobin, Stores, Strategy, Watcher};
 use crate::dispatcher::DispatcherConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sink::{Interceptor, Sink};
@@ -77,6 +77,7 @@ pub struct Fleet<P, O> {
     pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) home: Option<Arc<dyn Home>>,
+    pub(super) watcher: Option<Box<dyn Watcher<O>>>,
     pub(super) config: FleetConfig,
 }
 
@@ -93,6 +94,7 @@ where
             interceptors: Vec::new(),
             strategy: Box::new(RoundRobin),
             home: None,
+            watcher: None,
             config: FleetConfig::default(),
         }
     }
@@ -108,6 +110,13 @@ where
     #[must_use]
     pub fn home(mut self, home: impl Home) -> Self {
         self.home = Some(Arc::new(home));
+        self
+    }
+
+    /// Has somebody told which stores are served here.
+    #[must_use]
+    pub fn watch(mut self, watcher: impl Watcher<O>) -> Self {
+        self.watcher = Some(Box::new(watcher));
         self
     }
 

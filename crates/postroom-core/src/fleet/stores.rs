@@ -51,8 +51,41 @@ struct Shared<P, O> {
     opener: Box<dyn Opener<P, O>>,
     /// Held by whoever looks at the list: nobody looks twice at the same time.
     looking: tokio::sync::Mutex<Option<Instant>>,
-    list: Mutex<Arc<[Listed<P>]>>,
+    list: Mutex<Seen<P>>,
     handles: Mutex<HashMap<StoreId, Handle<P, O>>>,
+}
+
+/// The list as it was last seen, and where in it each routing key is.
+struct Seen<P> {
+    list: Arc<[Listed<P>]>,
+    keys: HashMap<String, Holder>,
+}
+
+/// The list, and where in it a store is.
+pub(super) type Found<P> = (Arc<[Listed<P>]>, usize);
+
+/// Which store of the list has a key.
+enum Holder {
+    One(usize),
+    /// Two of those that have it.
+    Several(usize, usize),
+}
+
+impl<P> Seen<P> {
+    fn new(list: Arc<[Listed<P>]>) -> Self {
+        let mut keys: HashMap<String, Holder> = HashMap::new();
+        for (at, listed) in list.iter().enumerate() {
+            for key in listed.routing_keys() {
+                let holder = keys.entry(key.to_owned()).or_insert(Holder::One(at));
+                match *holder {
+                    // A store may repeat itself.
+                    Holder::One(first) if first != at => *holder = Holder::Several(first, at),
+                    _ => {}
+                }
+            }
+        }
+        Self { list, keys }
+    }
 }
 
 struct Handle<P, O> {
@@ -71,7 +104,7 @@ where
             discovery: Box::new(discovery),
             opener: Box::new(opener),
             looking: tokio::sync::Mutex::default(),
-            list: Mutex::new(Arc::from([])),
+            list: Mutex::new(Seen::new(Arc::from([]))),
             handles: Mutex::default(),
         }))
     }
@@ -79,7 +112,7 @@ where
     /// The list as it was last seen; empty before the first look.
     #[must_use]
     pub fn list(&self) -> Arc<[Listed<P>]> {
-        Arc::clone(&lock(&self.0.list))
+        Arc::clone(&lock(&self.0.list).list)
     }
 
     /// Looks which stores there are. A store that is listed twice counts where it stands first.
@@ -112,7 +145,7 @@ where
             first
         });
         let list: Arc<[_]> = found.into();
-        *lock(&self.0.list) = Arc::clone(&list);
+        *lock(&self.0.list) = Seen::new(Arc::clone(&list));
         Ok(list)
     }
 
@@ -157,19 +190,18 @@ where
     }
 
     /// The store with a routing key.
-    pub(super) fn find(&self, key: &str) -> Result<Option<Listed<P>>> {
-        let list = self.list();
-        let mut found = list.iter().filter(|listed| listed.has_key(key));
-        let (first, second) = (found.next(), found.next());
-        match (first, second) {
-            (Some(first), Some(second)) => Err(Error::new(
+    pub(super) fn find(&self, key: &str) -> Result<Option<Found<P>>> {
+        let seen = lock(&self.0.list);
+        match seen.keys.get(key) {
+            None => Ok(None),
+            Some(Holder::One(at)) => Ok(Some((Arc::clone(&seen.list), *at))),
+            Some(Holder::Several(first, second)) => Err(Error::new(
                 ErrorKind::UnknownStore,
                 format!(
                     "routing key {key:?} belongs to the stores {} and {}; list it once",
-                    first.id, second.id
+                    seen.list[*first].id, seen.list[*second].id
                 ),
             )),
-            (first, _) => Ok(first.cloned()),
         }
     }
 }
@@ -183,7 +215,7 @@ impl<P, O> Clone for Stores<P, O> {
 impl<P, O> fmt::Debug for Stores<P, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = |list: &[Listed<P>]| list.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
-        f.debug_tuple("Stores").field(&ids(&lock(&self.0.list))).finish()
+        f.debug_tuple("Stores").field(&ids(&lock(&self.0.list).list)).finish()
     }
 }
 

@@ -29,6 +29,12 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     fn next(&self, waiting: &[Waiting<'_>]) -> usize;
 }
 
+impl<S: Strategy + ?Sized> Strategy for Box<S> {
+    fn next(&self, waiting: &[Waiting<'_>]) -> usize {
+        (**self).next(waiting)
+    }
+}
+
 /// One batch from each in turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin;

@@ -122,3 +122,17 @@ async fn fleet_5_processes_divide_the_stores_in_a_file() {
     let of = |_: &str| many.home("many");
     home_support::of_many_at_once_nobody_gets_what_another_has(&of).await;
 }
+
+#[tokio::test]
+async fn fleet_1_a_file_is_opened_whatever_it_is_called() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    let names = ["100%25", "what?", "a b", "tenant#1", "ü"];
+    names.iter().for_each(|name| add_tenant(&folder, name));
+    let router = Router::new(stores(&folder));
+    for name in names {
+        let outbox = router.outbox(name).await.expect(name);
+        outbox.publish(Message::builder("order.placed")).await.expect(name);
+        let file = folder.path().join(format!("{name}.db"));
+        assert!(std::fs::metadata(file).expect("a file").len() > 0, "{name} is in another file");
+    }
+}

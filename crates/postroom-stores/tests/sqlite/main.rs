@@ -17,6 +17,7 @@ mod memory;
 mod model;
 mod order;
 mod own;
+mod query;
 mod sqlite_harness;
 mod wakes;
 #[allow(dead_code, reason = "each database uses its part")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postroom_core::fleet::{
     Discovery, FairShare, Fleet, FleetConfig, Listed, MemberState, Opened, Opener, Refreshed,
-    Router, RunningFleet, StoreId, Stores,
+    Router, RunningFleet, StoreId, Stores, Watcher,
 };
 use postroom_core::store::{AdminStore, BoxFuture, Claimed, Store};
 use postroom_core::{
@@ -26,6 +26,7 @@ struct World {
     closed: Arc<Mutex<Vec<u32>>>,
     away: Arc<Mutex<BTreeSet<u32>>>,
     handled: Arc<Mutex<Vec<String>>>,
+    told: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +70,17 @@ impl Opener<u32, Handle> for World {
 impl Opener<u32, SimStore> for World {
     fn open<'a>(&'a self, listed: &'a Listed<u32>) -> BoxFuture<'a, Result<SimStore>> {
         Box::pin(std::future::ready(Ok(self.store(listed.place))))
+    }
+}
+
+impl Watcher<Handle> for World {
+    fn is_served(&self, store: &StoreId, opened: &Handle) {
+        self.told.lock().expect("lock").push(format!("{store} at {}", opened.number));
+    }
+
+    fn is_gone(&self, store: &StoreId, opened: &Handle) {
+        assert!(!self.closed.lock().expect("lock").contains(&opened.number), "told too late");
+        self.told.lock().expect("lock").push(format!("{store} gone from {}", opened.number));
     }
 }
 
@@ -173,6 +185,30 @@ async fn fleet_1_a_store_that_moved_is_served_where_it_is() {
     world.until_handled("there").await;
     within_a_minute(|| *world.closed.lock().expect("lock") == [1]).await;
     assert!(fleet.shutdown(Duration::from_secs(5)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fleet_1_a_watcher_is_told_which_stores_are_served() {
+    let world = World::default();
+    let told = |count: usize| {
+        let told = Arc::clone(&world.told);
+        within_a_minute(move || told.lock().expect("lock").len() >= count)
+    };
+    world.list(&[("a", 1)]);
+    world.away.lock().expect("lock").insert(3);
+    let fleet = world.fleet().watch(world.clone()).start().expect("legal settings");
+    told(1).await;
+    // One that moves, and one that can not be opened.
+    world.list(&[("a", 2), ("c", 3)]);
+    fleet.refresh().await.expect("a list");
+    told(3).await;
+    world.list(&[]);
+    fleet.refresh().await.expect("a list");
+    within_a_minute(|| fleet.members().is_empty()).await;
+    let mut told = world.told.lock().expect("lock").clone();
+    // The new place may be served before the old one is closed.
+    told[1..3].sort();
+    assert_eq!(told, ["a at 1", "a at 2", "a gone from 1", "a gone from 2"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ mod joins;
 mod lists;
 mod migrations;
 mod order;
+mod query;
 mod rivals;
 mod servers;
 mod transactions;

@@ -8,6 +8,7 @@ mod joins;
 mod migrations;
 mod order;
 mod proxy;
+mod query;
 mod servers;
 mod transactions;
 mod wakes;

@@ -1,0 +1,117 @@
+//! A section `[discover.NAME.KIND]` at work.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use postroom::fleet::{Discovery as _, Listed, StoreId};
+use postroom::{SqlQuery, SqliteFolder, StoreConfig};
+
+use super::Place;
+use crate::failure::{Exit, Failure};
+use crate::store::Target;
+use crate::url::Url;
+
+/// Finds stores.
+pub(crate) struct Source {
+    name: String,
+    from: Origin,
+    /// How their tables are called.
+    config: StoreConfig,
+    /// What was found last.
+    last: Mutex<Vec<Listed<Place>>>,
+}
+
+enum Origin {
+    Folder { files: SqliteFolder, path: PathBuf },
+    Query { rows: Box<SqlQuery>, shown: String },
+}
+
+impl Source {
+    /// The SQLite files of a folder.
+    pub(crate) fn folder(name: &str, path: PathBuf, config: StoreConfig) -> Self {
+        let files = SqliteFolder::new(&path, config.clone());
+        Self::new(name, Origin::Folder { files, path }, config)
+    }
+
+    /// The rows of a query on the database with this URL.
+    pub(crate) fn query(name: &str, rows: SqlQuery, url: &Url, config: StoreConfig) -> Self {
+        Self::new(name, Origin::Query { rows: Box::new(rows), shown: url.shown() }, config)
+    }
+
+    fn new(name: &str, from: Origin, config: StoreConfig) -> Self {
+        Self { name: name.to_owned(), from, config, last: Mutex::default() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Looks which stores there are now.
+    pub(crate) async fn look(&self) -> Result<Vec<Listed<Place>>, Failure> {
+        let found = self.find().await.map_err(|failure| {
+            let next = format!("check [discover.{}] in the file", self.name);
+            failure.inside(&format!("discover.{}", self.name)).next(next)
+        })?;
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        Ok(found)
+    }
+
+    /// Looks, and gives what was found last if that fails.
+    pub(super) async fn look_or_keep(&self) -> Vec<Listed<Place>> {
+        match self.look().await {
+            Ok(found) => found,
+            Err(failure) => {
+                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let (error, kept) = (failure.in_one_line(), last.len());
+                tracing::warn!(source = %self.name, error, kept, "FLEET_SOURCE_FAILED");
+                last
+            }
+        }
+    }
+
+    async fn find(&self) -> Result<Vec<Listed<Place>>, Failure> {
+        match &self.from {
+            Origin::Folder { files, .. } => {
+                let found = files.discover().await?;
+                let place = |listed: &Listed<PathBuf>| {
+                    let Some(file) = listed.place.to_str() else {
+                        let what = format!("the name of {} is not text", listed.place.display());
+                        return Err(Failure::new(Exit::Invalid, what));
+                    };
+                    self.place(&listed.id, &Url::of_file(file), None)
+                };
+                found.into_iter().map(|listed| moved(place(&listed)?, listed)).collect()
+            }
+            Origin::Query { rows, .. } => {
+                let found = rows.discover().await?;
+                let place = |listed: &Listed<postroom::StoreUrl>| {
+                    self.place(&listed.id, listed.place.as_str(), listed.place.schema())
+                };
+                found.into_iter().map(|listed| moved(place(&listed)?, listed)).collect()
+            }
+        }
+    }
+
+    fn place(&self, id: &StoreId, url: &str, schema: Option<&str>) -> Result<Place, Failure> {
+        let schema = schema.map_or_else(|| self.config.schema.clone(), str::to_owned);
+        let config = StoreConfig { name: Some(id.to_string()), schema, ..self.config.clone() };
+        let target = Target::of(url, config).map_err(|f| f.inside(&format!("store {id}")))?;
+        Ok(Arc::new(target))
+    }
+}
+
+/// The same store at another kind of place.
+fn moved<P>(place: Place, listed: Listed<P>) -> Result<Listed<Place>, Failure> {
+    let Listed { id, weight, keys, .. } = listed;
+    Ok(Listed { id, place, weight, keys })
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.from {
+            Origin::Folder { path, .. } => write!(f, "files of {}", path.display()),
+            Origin::Query { shown, .. } => write!(f, "query on {shown}"),
+        }
+    }
+}
