@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postroom::fleet::Opened;
+use postroom::fleet::{Home, Opened};
 use postroom::store::{AdminStore, BoxFuture, Store, TransactionalStore};
 use postroom::{
-    Message, MySqlStore, Outbox, PgStore, Published, Queue, Roles, SqliteStore, StoreConfig, mysql,
-    postgres, sqlite,
+    Message, MySqlServers, MySqlStore, Outbox, PgServers, PgStore, Published, Queue, Roles,
+    SqliteStore, StoreConfig, mysql, postgres, sqlite,
 };
 
 use postroom_admin::Database;
@@ -33,6 +33,39 @@ const ADMIN_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Target {
     url: Url,
     config: StoreConfig,
+    connections: Connections,
+}
+
+/// Where the connections to a store come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Connections {
+    /// It has its own.
+    #[default]
+    Own,
+    /// Those of a server share a budget, and the dashboard has another one.
+    Shared(Box<Budgets>),
+}
+
+/// Connections per server.
+#[derive(Clone, Debug)]
+pub(crate) struct Budgets {
+    postgres: [PgServers; 2],
+    mysql: [MySqlServers; 2],
+}
+
+impl Budgets {
+    /// So many for deliveries, and a few for the dashboard.
+    pub(crate) fn new(connections: usize, doorbell: Option<&str>) -> postroom::Result<Self> {
+        let few = ADMIN_CONNECTIONS as usize;
+        let mut postgres = PgServers::new(connections)?;
+        if let Some(database) = doorbell {
+            postgres = postgres.doorbell(database);
+        }
+        Ok(Self {
+            postgres: [postgres, PgServers::new(few)?],
+            mysql: [MySqlServers::new(connections)?, MySqlServers::new(few)?],
+        })
+    }
 }
 
 /// What a command is going to do.
@@ -59,7 +92,18 @@ impl Target {
 
     pub(crate) fn of(url: &str, config: StoreConfig) -> Result<Self, Failure> {
         config.validate()?;
-        Ok(Self { url: Url::parse(url)?, config })
+        Ok(Self { url: Url::parse(url)?, config, connections: Connections::Own })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shares_connections(&self) -> bool {
+        matches!(self.connections, Connections::Shared(_))
+    }
+
+    /// With connections from there.
+    pub(crate) fn through(mut self, connections: &Connections) -> Self {
+        self.connections.clone_from(connections);
+        self
     }
 
     pub(crate) fn url(&self) -> &Url {
@@ -80,7 +124,7 @@ impl Target {
             ..self.config.clone()
         };
         let url = url.map_or_else(|| Ok(self.url.clone()), Url::parse)?;
-        Ok(Self { url, config })
+        Ok(Self { url, config, ..self.clone() })
     }
 
     pub(crate) fn config(&self) -> &StoreConfig {
@@ -149,7 +193,13 @@ impl Target {
             let next = "`postroom migrate` or `postroom enqueue` creates it; --url names another";
             return Err(self.missing().next(next));
         }
-        match SqliteStore::open(self.url.as_str(), self.config.clone()).await {
+        let opened = match &self.connections {
+            Connections::Shared(_) if !self.is_missing() => {
+                SqliteStore::open_one_of_many(Path::new(&*file), self.config.clone()).await
+            }
+            _ => SqliteStore::open(self.url.as_str(), self.config.clone()).await,
+        };
+        match opened {
             Ok(store) => Ok(OpenStore::sqlite(store)),
             Err(error) => {
                 Err(Failure::from(error).next(format!("check {file} and who may write there")))
@@ -160,6 +210,9 @@ impl Target {
     async fn connect_server(&self) -> Result<OpenStore, Failure> {
         let (url, config) = (self.url.as_str(), self.config.clone());
         let connecting = async {
+            if let Connections::Shared(budgets) = &self.connections {
+                return self.connect_within(budgets).await;
+            }
             if self.url.kind == Kind::MySql {
                 self.probe::<MySqlConnection>().await?;
                 let options = url.parse().map_err(|error| self.misunderstood(&error))?;
@@ -173,6 +226,22 @@ impl Target {
             Ok(connected) => connected,
             Err(elapsed) => Err(self.away().why(&elapsed)),
         }
+    }
+
+    async fn connect_within(&self, budgets: &Budgets) -> Result<OpenStore, Failure> {
+        let (url, config) = (self.url.as_str(), self.config.clone());
+        if self.url.kind == Kind::MySql {
+            let [engine, desk] = budgets.mysql.clone();
+            let store = engine.connect(url, config).await?;
+            let same = store.clone();
+            let database = move || Database::new(same.local().name(), desk.through(&same));
+            return Ok(OpenStore::new(store, database));
+        }
+        let [engine, desk] = budgets.postgres.clone();
+        let store = engine.connect(url, config).await?;
+        let same = store.clone();
+        let database = move || Database::new(same.local().name(), desk.through(&same));
+        Ok(OpenStore::new(store, database))
     }
 
     /// One connection by hand: a pool tries a refused one until its patience ends, and then can not
@@ -238,7 +307,25 @@ pub(crate) struct OpenStore {
     publish_all: Arc<PublishAll>,
     close: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     database: Arc<dyn Fn() -> Database + Send + Sync>,
+    home: Arc<dyn Fn(&str) -> postroom::Result<Arc<dyn Home>> + Send + Sync>,
 }
+
+/// A store that can be the home of a fleet.
+trait CanBeHome {
+    fn as_home(&self, fleet: &str) -> postroom::Result<Arc<dyn Home>>;
+}
+
+macro_rules! can_be_home {
+    ($($store:ty),*) => {$(
+        impl CanBeHome for $store {
+            fn as_home(&self, fleet: &str) -> postroom::Result<Arc<dyn Home>> {
+                self.home(fleet)
+            }
+        }
+    )*};
+}
+
+can_be_home!(SqliteStore, PgStore, MySqlStore);
 
 impl OpenStore {
     fn sqlite(store: SqliteStore) -> Self {
@@ -274,8 +361,9 @@ impl OpenStore {
 
     fn new<S>(store: S, database: impl Fn() -> Database + Send + Sync + 'static) -> Self
     where
-        S: AdminStore + TransactionalStore + Opened,
+        S: AdminStore + TransactionalStore + Opened + CanBeHome,
     {
+        let home = store.clone();
         let (store, closing) = (Arc::new(store.clone()), store);
         let outbox = Outbox::<S>::new(Arc::clone(&store));
         let same = outbox.clone();
@@ -286,6 +374,7 @@ impl OpenStore {
                 Box::pin(async move { Opened::close(&store).await })
             }),
             database: Arc::new(database),
+            home: Arc::new(move |fleet| home.as_home(fleet)),
             enqueue: Arc::new(move |message| {
                 let outbox = outbox.clone();
                 Box::pin(async move { outbox.publish(message).await })
@@ -302,6 +391,11 @@ impl OpenStore {
     pub(crate) fn database(&self) -> Box<dyn FnOnce() -> Database + Send> {
         let database = Arc::clone(&self.database);
         Box::new(move || database())
+    }
+
+    /// The place where the processes of a fleet divide its stores.
+    pub(crate) fn home(&self, fleet: &str) -> postroom::Result<Arc<dyn Home>> {
+        (self.home)(fleet)
     }
 
     /// The engine's half, for a dispatcher.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::fleet::{
-    Fleet, FleetConfig, Listed, Refreshed, RunningFleet, StoreId, Stores, Strategy, Watcher as _,
+    Fleet, FleetConfig, Home, Listed, Refreshed, RunningFleet, StoreId, Stores, Strategy,
+    Watcher as _,
 };
 use postroom_admin::{Exporter, SinkState};
 use postroom_sinks::Probed;
@@ -56,7 +57,8 @@ pub(super) async fn run(
     let mut stop = Stop::new()?;
     let reader_gone = config.reader_gone.take();
     let told = announcement(&roster, &found, file.is_some());
-    let fleet = start(args, &config, Stores::new(roster, keeper), shown, &traces)?;
+    let home = open_home(&config.fleet).await?;
+    let fleet = start(args, &config, Stores::new(roster, keeper), home, shown, &traces)?;
     say(&told);
     let serving = match door.zip(exporter) {
         Some((door, exporter)) => Some(serve(door, exporter, changes, &config.sinks)?),
@@ -125,15 +127,29 @@ fn start(
     args: &Up,
     config: &Loaded,
     stores: Stores<Place, OpenStore>,
+    home: Option<Arc<dyn Home>>,
     shown: Shown,
     traces: &Traces,
 ) -> Result<RunningFleet<Place, OpenStore>, Failure> {
-    let FleetSettings { strategy, config: settings } = config.fleet.clone();
-    let fleet = Fleet::new(stores, config.routes())
+    let FleetSettings { strategy, config: settings, .. } = config.fleet.clone();
+    let mut fleet = Fleet::new(stores, config.routes())
         .strategy(Box::<dyn Strategy>::from(strategy))
         .config(FleetConfig { grace: args.grace, ..settings })
         .watch(shown);
+    if let Some(home) = home {
+        fleet = fleet.home(home);
+    }
     Ok(traces.around(fleet).start()?)
+}
+
+/// The place where several relays divide the stores.
+async fn open_home(settings: &FleetSettings) -> Result<Option<Arc<dyn Home>>, Failure> {
+    let Some((target, name)) = &settings.home else { return Ok(None) };
+    let opened = target
+        .open(Access::Write)
+        .await
+        .map_err(|failure| failure.map(|text| target.url().scrub(text)).inside("fleet.home"))?;
+    Ok(Some(opened.home(name)?))
 }
 
 /// Looks for stores whenever SIGHUP comes. Ends when that meant that the terminal is gone.

@@ -14,13 +14,14 @@ use super::problem::Problem;
 use super::sinks::{Built, Common};
 use super::{Loaded, NamedSink};
 use crate::fleet::{Place, Roster};
-use crate::store::Target;
+use crate::store::{Connections, Target};
 
 impl Config {
     /// Everything that can be known without opening anything.
     pub(super) fn check(self) -> Result<Loaded, Vec<Problem>> {
         let mut problems = Vec::new();
-        let stores = self.check_stores(&mut problems);
+        let connections = self.fleet.connections(self.has_many_stores(), &mut problems);
+        let stores = self.check_stores(&connections, &mut problems);
         let dispatcher = self.check_dispatcher(&mut problems);
         let (sinks, routes, reader_gone) = self.check_sinks(&dispatcher, &mut problems);
         self.check_routes(&mut problems);
@@ -33,10 +34,10 @@ impl Config {
         }
     }
 
-    fn check_stores(&self, problems: &mut Vec<Problem>) -> Roster {
+    fn check_stores(&self, connections: &Connections, problems: &mut Vec<Problem>) -> Roster {
         let mut fixed = Vec::new();
         for (name, store) in &self.stores {
-            match store.listed(name) {
+            match store.listed(name, connections) {
                 Ok(listed) => fixed.push(listed),
                 Err(what) => {
                     let what = format!("store {name}: {what}");
@@ -46,7 +47,8 @@ impl Config {
         }
         self.check_keys(problems);
         let sources = self.discover.iter();
-        let sources = sources.filter_map(|(name, source)| source.check(name, problems)).collect();
+        let sources = sources.filter_map(|(name, source)| source.check(name, problems));
+        let sources = sources.map(|source| source.through(connections)).collect();
         Roster { fixed, sources }
     }
 
@@ -210,7 +212,7 @@ impl Config {
 }
 
 impl Store {
-    fn listed(&self, name: &str) -> Result<Listed<Place>, String> {
+    fn listed(&self, name: &str, connections: &Connections) -> Result<Listed<Place>, String> {
         let id = StoreId::new(name).map_err(|error| error.to_string())?;
         let config = StoreConfig {
             name: Some(name.to_owned()),
@@ -220,7 +222,8 @@ impl Store {
             ..StoreConfig::default()
         };
         let target = Target::of(self.url.get_ref().reveal(), config);
-        let place = Arc::new(target.map_err(|failure| failure.what().to_owned())?);
+        let target = target.map_err(|failure| failure.what().to_owned())?;
+        let place = Arc::new(target.through(connections));
         let keys = self.keys.iter().map(|key| key.get_ref().clone()).collect();
         Ok(Listed { id, place, weight: self.weight.get(), keys })
     }

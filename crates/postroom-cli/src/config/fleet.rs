@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postroom::fleet::{DrainFirst, FairShare, FleetConfig, RoundRobin, Strategy};
+use postroom::fleet::{DrainFirst, FairShare, FleetConfig, RoundRobin, StoreId, Strategy};
 use postroom::{DispatcherConfig, SqlQuery, StoreConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use super::file::{Box_, default_schema};
 use super::problem::Problem;
 use super::text::{Hidden, Span, Text};
 use crate::fleet::Source;
+use crate::store::{Budgets, Connections, Target};
 use crate::url::Url;
 
 /// More stores than this are looked at less and less often while they have nothing to do.
@@ -29,15 +30,42 @@ pub(super) struct Fleet {
     /// How often to look which stores there are; SIGHUP looks at once
     #[schemars(with = "Span")]
     refresh: Spanned<Span>,
+    /// Connections to each database server at most; 20 with more than ten stores or with discovery,
+    /// else every store has its own
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<usize>")]
+    connections: Option<Spanned<usize>>,
+    /// A database of each PostgreSQL server in which processes tell each other of commits in all its
+    /// databases
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doorbell: Option<String>,
+    /// A database with Postroom's tables in which several relays divide the stores
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Hidden>")]
+    home: Option<Spanned<Hidden>>,
+    /// What relays that divide the same stores have in common
+    #[schemars(with = "String")]
+    name: Spanned<String>,
+    /// How long a relay that says nothing keeps its part of the stores
+    #[schemars(with = "Span")]
+    share_lease: Spanned<Span>,
 }
+
+/// A server's share of a fleet that says nothing of it.
+const CONNECTIONS: usize = 20;
 
 impl Default for Fleet {
     fn default() -> Self {
-        let FleetConfig { places, refresh, .. } = FleetConfig::default();
+        let FleetConfig { places, refresh, share_lease, .. } = FleetConfig::default();
         Self {
             strategy: StrategyName::default(),
             places: Spanned::new(0..0, places),
             refresh: Spanned::new(0..0, Span(refresh)),
+            connections: None,
+            doorbell: None,
+            home: None,
+            name: Spanned::new(0..0, "postroom".to_owned()),
+            share_lease: Spanned::new(0..0, Span(share_lease)),
         }
     }
 }
@@ -72,18 +100,53 @@ impl Fleet {
         problems: &mut Vec<Problem>,
     ) -> FleetSettings {
         let (places, refresh) = (*self.places.get_ref(), self.refresh.get_ref().0);
+        let share_lease = self.share_lease.get_ref().0;
         let defaults = FleetConfig::default();
         let alone = [
             (self.places.span(), FleetConfig { places, ..defaults.clone() }),
             (self.refresh.span(), FleetConfig { refresh, ..defaults.clone() }),
+            (self.share_lease.span(), FleetConfig { share_lease, ..defaults.clone() }),
         ];
         for (at, config) in alone {
             if let Err(error) = config.validate() {
                 problems.push(Problem::new(Some(at), format!("fleet: {error}")));
             }
         }
-        let config = FleetConfig { dispatcher, places, refresh, ..defaults };
-        FleetSettings { strategy: self.strategy, config }
+        let config = FleetConfig { dispatcher, places, refresh, share_lease, ..defaults };
+        FleetSettings { strategy: self.strategy, config, home: self.check_home(problems) }
+    }
+
+    fn check_home(&self, problems: &mut Vec<Problem>) -> Option<(Target, String)> {
+        let home = self.home.as_ref()?;
+        let (name, at) = (self.name.get_ref(), self.name.span());
+        if StoreId::new(name.as_str()).is_err() {
+            let what = "fleet: name must have 1 to 64 characters, and no control characters";
+            problems.push(Problem::new(Some(at), what));
+        }
+        match Target::of(home.get_ref().reveal(), StoreConfig::default()) {
+            Ok(target) => Some((target, name.clone())),
+            Err(failure) => {
+                let what = format!("fleet: home: {}", failure.what());
+                problems.push(Problem::new(Some(home.span()), what));
+                None
+            }
+        }
+    }
+
+    /// Where the connections to its stores come from.
+    pub(super) fn connections(&self, many: bool, problems: &mut Vec<Problem>) -> Connections {
+        let (most, at) = match &self.connections {
+            Some(most) => (*most.get_ref(), Some(most.span())),
+            None if many || self.doorbell.is_some() => (CONNECTIONS, None),
+            None => return Connections::Own,
+        };
+        match Budgets::new(most, self.doorbell.as_deref()) {
+            Ok(budgets) => Connections::Shared(Box::new(budgets)),
+            Err(error) => {
+                problems.push(Problem::new(at, format!("fleet: {error}")));
+                Connections::Own
+            }
+        }
     }
 }
 
@@ -92,6 +155,8 @@ impl Fleet {
 pub(crate) struct FleetSettings {
     pub(crate) strategy: StrategyName,
     pub(crate) config: FleetConfig,
+    /// Where several relays divide the stores, and as what.
+    pub(crate) home: Option<(Target, String)>,
 }
 
 /// Where further stores are found.
@@ -297,6 +362,40 @@ schema = "shop"
             let example = example.replace("${MASTER_URL}", "postgres://relay:hunter2@db/main");
             assert_eq!(loaded(&example).stores.sources.len(), sources);
         }
+    }
+
+    #[test]
+    fn fleet_5_a_budget_and_a_home_are_understood_and_what_is_wrong_with_them_is_told() {
+        let home = "home = \"postgres://relay:hunter2@db/main\"";
+        let text = format!("[fleet]\n{home}\nname = \"west\"\nshare_lease = \"10s\"");
+        let with_home = loaded(&text);
+        let (target, name) = with_home.fleet.home.clone().expect("a home");
+        assert!(target.to_string().contains("postgres://relay:***@db/main"), "{target}");
+        assert_eq!((name.as_str(), with_home.fleet.config.share_lease.as_secs()), ("west", 10));
+        assert!(!with_home.print().contains("hunter2"));
+        for (text, expected) in [
+            ("[fleet]\nconnections = 2", "f:2:15: fleet: connections must be 3 to 10000"),
+            ("[fleet]\nshare_lease = \"1ms\"", "f:2:15: fleet: share_lease must be 100 ms"),
+            ("[fleet]\nhome = \"oracle://x\"", "f:2:8: fleet: home: unknown database URL"),
+        ] {
+            let found = problems(text);
+            assert!(found.contains(expected), "{found}");
+        }
+        assert!(problems(&format!("[fleet]\n{home}\nname = \"\"")).contains("f:3:8: fleet: name"));
+    }
+
+    #[test]
+    fn fleet_5_only_many_stores_share_connections_unless_the_file_says_so() {
+        let shares = |text: &str| {
+            let loaded = loaded(text);
+            loaded.stores.fixed.iter().all(|store| store.place.shares_connections())
+        };
+        let store = "[stores.a]\nurl = \"postgres://db/a\"\n";
+        let folder = "[discover.files.folder]\npath = \"tenants\"\n";
+        assert!(!shares(store));
+        assert!(shares(&format!("{store}{folder}")));
+        assert!(shares(&format!("{store}[fleet]\nconnections = 5")));
+        assert!(shares(&format!("{store}[fleet]\ndoorbell = \"postgres\"")));
     }
 
     #[test]

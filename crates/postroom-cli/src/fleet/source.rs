@@ -9,7 +9,7 @@ use postroom::{SqlQuery, SqliteFolder, StoreConfig};
 
 use super::Place;
 use crate::failure::{Exit, Failure};
-use crate::store::Target;
+use crate::store::{Connections, Target};
 use crate::url::Url;
 
 /// Finds stores.
@@ -18,6 +18,7 @@ pub(crate) struct Source {
     from: Origin,
     /// How their tables are called.
     config: StoreConfig,
+    connections: Connections,
     /// What was found last.
     last: Mutex<Vec<Listed<Place>>>,
 }
@@ -40,7 +41,14 @@ impl Source {
     }
 
     fn new(name: &str, from: Origin, config: StoreConfig) -> Self {
-        Self { name: name.to_owned(), from, config, last: Mutex::default() }
+        let (connections, last) = (Connections::default(), Mutex::default());
+        Self { name: name.to_owned(), from, config, connections, last }
+    }
+
+    /// Its stores have connections from there.
+    pub(crate) fn through(mut self, connections: &Connections) -> Self {
+        self.connections.clone_from(connections);
+        self
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -97,7 +105,7 @@ impl Source {
         let schema = schema.map_or_else(|| self.config.schema.clone(), str::to_owned);
         let config = StoreConfig { name: Some(id.to_string()), schema, ..self.config.clone() };
         let target = Target::of(url, config).map_err(|f| f.inside(&format!("store {id}")))?;
-        Ok(Arc::new(target))
+        Ok(Arc::new(target.through(&self.connections)))
     }
 }
 

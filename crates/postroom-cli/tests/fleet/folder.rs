@@ -70,6 +70,26 @@ fn rly_3_of_two_relays_on_a_folder_one_is_killed_and_everything_arrives() {
 }
 
 #[test]
+fn fleet_5_relays_divide_the_files_and_one_that_is_killed_is_replaced() {
+    let home = "[fleet]\nhome = \"sqlite:home.db\"\nshare_lease = \"1s\"\n";
+    let world = World::new(&format!("{home}{TENANTS}"));
+    let tenants: Vec<_> = (0..6).map(|n| format!("tenant-{n}")).collect();
+    tenants.iter().for_each(|tenant| world.tenant(tenant));
+    let (one, two) = (world.up(), world.up());
+    // Each file has one owner, and both have some.
+    let shares = "select count(*) from postroom_fleet_share group by node order by 1";
+    wait_until("equal parts", || world.numbers("home.db", shares) == [3, 3]);
+    let mut ids: BTreeSet<_> = tenants.iter().map(|tenant| world.enqueue(tenant, "a")).collect();
+    wait_until("every event", || ids.is_subset(&world.events("id")));
+    one.kill();
+    ids.extend(tenants.iter().map(|tenant| world.enqueue(tenant, "b")));
+    wait_until("every event after that", || ids.is_subset(&world.events("id")));
+    assert_eq!(world.numbers("home.db", shares), [6]);
+    two.stop();
+    assert!(world.numbers("home.db", shares).is_empty(), "who stops leaves");
+}
+
+#[test]
 fn rly_1_what_the_file_names_has_to_open_at_the_start() {
     let world = World::new("[stores.away]\nurl = \"postgres://u:s3cret@127.0.0.1:1/x\"\n");
     let refused = world.run(&["up", "--config", "postroom.toml"]);

@@ -32,8 +32,10 @@ impl Schemas {
     fn config(&self) -> String {
         // Whoever is trusted may give any password.
         let url = url().replacen("postgres@", "postgres:s3cret@", 1);
+        // Stores that share connections hear of commits at once only with a doorbell.
+        let doorbell = url.rsplit_once('/').expect("a database").1;
         format!(
-            "[discover.tenants.query]\nurl = \"{url}\"\n\
+            "[fleet]\ndoorbell = \"{doorbell}\"\n[discover.tenants.query]\nurl = \"{url}\"\n\
              sql = \"select id, schema, keys, current_database() as db from {0}.tenants\"\n\
              template = \"{1}/{{db}}\"\n",
             self.0,

@@ -137,6 +137,15 @@ impl World {
             conn.close().await.expect("closes");
         });
     }
+
+    /// What a query on a file of this folder says; nothing while that can not be answered.
+    pub(crate) fn numbers(&self, file: &str, sql: &'static str) -> Vec<i64> {
+        block_on(async {
+            let url = format!("sqlite:{}/{file}", self.path().display());
+            let Ok(mut conn) = SqliteConnection::connect(&url).await else { return Vec::new() };
+            sqlx::query_scalar(sql).fetch_all(&mut conn).await.unwrap_or_default()
+        })
+    }
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

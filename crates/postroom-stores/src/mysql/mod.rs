@@ -95,7 +95,10 @@ impl MySqlStore {
     /// your pool.
     #[must_use]
     pub fn through(&self, pool: MySqlPool) -> Self {
-        let sessions = Sessions::foreign(pool);
+        self.on(Sessions::foreign(pool))
+    }
+
+    fn on(&self, sessions: Sessions) -> Self {
         let inbox = Self { sessions: sessions.clone(), ..TransactionalStore::inbox(self) };
         Self { sessions, inbox: Arc::new(OnceLock::from(inbox)), ..self.clone() }
     }

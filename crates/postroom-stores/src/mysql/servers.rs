@@ -59,6 +59,16 @@ impl MySqlServers {
         let sessions = Sessions::connect(options, Some(&budget)).await?;
         Ok(MySqlStore::with(sessions, names, config))
     }
+
+    /// The same box through connections of these servers, for work that must not take the engine's,
+    /// such as an admin API. It shares wake-ups and figures with the given one, and connects when it is
+    /// first used. [Close](MySqlStore::close) both.
+    #[must_use]
+    pub fn through(&self, store: &MySqlStore) -> MySqlStore {
+        let options = store.sessions.options();
+        let budget = self.budgets.of(server_of(&options));
+        store.on(Sessions::lazy(options, Some(&budget)))
+    }
 }
 
 impl fmt::Debug for MySqlServers {

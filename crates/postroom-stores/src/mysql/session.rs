@@ -40,8 +40,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Several pools on one database: engine settings must not leak into the application's
-    /// statements. They are on their own, or share the budget of their server.
+    /// As [`lazy`](Self::lazy), on a server that answers.
     pub(super) async fn connect(
         options: MySqlConnectOptions,
         budget: Option<&Budget<MySql>>,
@@ -50,6 +49,14 @@ impl Sessions {
             let problem = "the URL must name a database, as in mysql://user@host/shop";
             return Err(Error::new(ErrorKind::Invalid, problem));
         }
+        let sessions = Self::lazy(options, budget);
+        sessions.check_server().await?;
+        Ok(sessions)
+    }
+
+    /// Several pools on one database: engine settings must not leak into the application's
+    /// statements. They are on their own, or share the budget of their server.
+    pub(super) fn lazy(options: MySqlConnectOptions, budget: Option<&Budget<MySql>>) -> Self {
         let source = |pool: MySqlPoolOptions, options: &MySqlConnectOptions, purpose| {
             let pool = pool.connect_lazy_with(options.clone());
             match budget {
@@ -61,9 +68,7 @@ impl Sessions {
         let options = options.disable_statement_logging();
         let renewals = source(engine_pool().max_connections(1), &options, Use::Renewal);
         let others = source(engine_pool(), &options, Use::Engine);
-        let sessions = Self { renewals, others, application, foreign: false };
-        sessions.check_server().await?;
-        Ok(sessions)
+        Self { renewals, others, application, foreign: false }
     }
 
     pub(super) fn foreign(pool: MySqlPool) -> Self {
@@ -93,6 +98,11 @@ impl Sessions {
             return Err(Error::new(ErrorKind::Schema, problem));
         }
         Ok(())
+    }
+
+    /// How to connect to the same database.
+    pub(super) fn options(&self) -> MySqlConnectOptions {
+        (*self.application.pool().connect_options()).clone()
     }
 
     /// The name of the database, if it was given.

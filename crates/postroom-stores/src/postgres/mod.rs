@@ -140,7 +140,10 @@ impl PgStore {
     /// your pool.
     #[must_use]
     pub fn through(&self, pool: PgPool) -> Self {
-        let sessions = Sessions::foreign(pool);
+        self.on(Sessions::foreign(pool))
+    }
+
+    fn on(&self, sessions: Sessions) -> Self {
         let inbox = Self { sessions: sessions.clone(), ..TransactionalStore::inbox(self) };
         Self { sessions, inbox: Arc::new(OnceLock::from(inbox)), ..self.clone() }
     }

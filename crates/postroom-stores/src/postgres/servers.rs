@@ -84,6 +84,16 @@ impl PgServers {
         Ok(PgStore::with(sessions, way, names, config))
     }
 
+    /// The same box through connections of these servers, for work that must not take the engine's,
+    /// such as an admin API. It shares wake-ups and figures with the given one, and connects when it is
+    /// first used. [Close](PgStore::close) both.
+    #[must_use]
+    pub fn through(&self, store: &PgStore) -> PgStore {
+        let options = store.sessions.options();
+        let budget = self.budgets.of(server_of(&options));
+        store.on(Sessions::lazy(options, Some(&budget)))
+    }
+
     fn door(
         &self,
         server: String,

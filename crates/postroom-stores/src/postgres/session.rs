@@ -62,12 +62,19 @@ enum Engine {
 }
 
 impl Sessions {
-    /// Several pools on one database: engine settings must not leak into the application's
-    /// statements. They are on their own, or share the budget of their server.
+    /// As [`lazy`](Self::lazy), on a database that answers.
     pub(crate) async fn connect(
         options: PgConnectOptions,
         budget: Option<&Budget<Postgres>>,
     ) -> Result<Self> {
+        let sessions = Self::lazy(options, budget);
+        drop(sessions.engine(Purpose::Other, "connect").await?);
+        Ok(sessions)
+    }
+
+    /// Several pools on one database: engine settings must not leak into the application's
+    /// statements. They are on their own, or share the budget of their server.
+    pub(crate) fn lazy(options: PgConnectOptions, budget: Option<&Budget<Postgres>>) -> Self {
         let options = options.application_name("postroom");
         let source = |pool: PgPoolOptions, options: &PgConnectOptions, purpose| {
             let pool = pool.connect_lazy_with(options.clone());
@@ -82,14 +89,17 @@ impl Sessions {
         let one = engine_pool("").max_connections(1);
         let renewals = source(one, &options, Use::Renewal);
         let others = source(engine_pool(""), &options, Use::Engine);
-        // That there is a database is known from here on.
-        drop(others.acquire().await.map_err(|error| classify("connect", error))?);
-        Ok(Self { engine: Engine::Own { claims, renewals, others }, application })
+        Self { engine: Engine::Own { claims, renewals, others }, application }
     }
 
     pub(crate) fn foreign(pool: PgPool) -> Self {
         let source = Source::from(pool);
         Self { engine: Engine::Foreign(source.clone()), application: source }
+    }
+
+    /// How to connect to the same database.
+    pub(crate) fn options(&self) -> PgConnectOptions {
+        (*self.application.pool().connect_options()).clone()
     }
 
     /// The name of the database, if it was given.

@@ -107,8 +107,12 @@ impl SqliteStore {
         Self::open_keeping(options, config, pool).await
     }
 
-    /// Opens one of many files: a connection that has nothing to do is closed soon.
-    pub(crate) async fn open_one_of_many(file: &Path, config: StoreConfig) -> Result<Self> {
+    /// Opens one of many files, which must exist: a connection that has nothing to do for a few
+    /// seconds is closed, so that hundreds of files that are idle cost nothing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_one_of_many(file: &Path, config: StoreConfig) -> Result<Self> {
         // A tenant that is gone must not come back empty.
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(false);
         let options = options.synchronous(SqliteSynchronous::Normal).busy_timeout(BUSY_TIMEOUT);
