@@ -27,7 +27,7 @@ pub(super) async fn stores(
     query: Query,
 ) -> Result<Safe<Items<BoxView>>, Problem> {
     query.finish()?;
-    Ok(Safe(Items::all(join_all(desk.queues.iter().map(view)).await)))
+    Ok(Safe(Items::all(join_all(desk.queues().iter().map(view)).await)))
 }
 
 async fn view(queue: &Queue) -> BoxView {
@@ -41,7 +41,7 @@ pub(super) async fn stats(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<BoxView>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     Ok(Safe(view(queue).await))
 }
@@ -53,7 +53,7 @@ pub(super) async fn snapshot(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<postroom_core::Snapshot>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let sample = queue.sampler.latest().await;
     let snapshot = queue.store.local().snapshot();
@@ -78,7 +78,7 @@ pub(super) async fn topics(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Topics>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     // Pauses are few: they are read afresh, so that who pauses sees it at once.
     let pauses = queue.store.pauses().await?;
@@ -113,7 +113,7 @@ pub(super) async fn pause_all(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let changed = desk.pause(&caller, queue, None, reason.as_deref()).await?;
     Ok(Safe(Done { changed }))
@@ -128,7 +128,7 @@ pub(super) async fn resume_all(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let changed = desk.resume(&caller, queue, None, reason.as_deref()).await?;
     Ok(Safe(Done { changed }))
@@ -145,7 +145,7 @@ pub(super) async fn pause(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let changed = desk.pause(&caller, queue, Some(&topic), reason.as_deref()).await?;
     Ok(Safe(Done { changed }))
@@ -162,7 +162,7 @@ pub(super) async fn resume(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let changed = desk.resume(&caller, queue, Some(&topic), reason.as_deref()).await?;
     Ok(Safe(Done { changed }))
@@ -175,7 +175,7 @@ pub(super) async fn failures(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<FailureView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let groups = seen(queue, |seen| failures::groups(&seen.failing)).await?;
     Ok(Safe(Items::all(groups.into_iter().map(FailureView::from).collect())))
@@ -188,7 +188,7 @@ pub(super) async fn keys(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<KeyView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let keys = seen(queue, |seen| seen.blocked.iter().map(KeyView::from).collect()).await?;
     Ok(Safe(Items::all(keys)))
@@ -201,7 +201,7 @@ pub(super) async fn nodes(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<NodeView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let nodes = seen(queue, |seen| seen.nodes.iter().map(NodeView::from).collect()).await?;
     Ok(Safe(Items::all(nodes)))
@@ -214,7 +214,7 @@ pub(super) async fn audit(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<AuditView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let (before, limit) = (query.parse("before")?, query.limit(50, 500)?);
     query.finish()?;
     let rows = queue.store.audit(before, limit).await?;
@@ -232,7 +232,7 @@ pub(super) async fn joins(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<JoinView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let state = query.text("state").map(|state| join_state(&state)).transpose()?;
     let (before, limit) = (query.parse("before")?, query.limit(50, 500)?);
     query.finish()?;
@@ -259,7 +259,7 @@ pub(super) async fn join(
     id: Named,
     mut query: Query,
 ) -> Result<Safe<JoinView>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let id: JoinId = id.0.parse()?;
     let join = queue.store.join(id).await?;
@@ -278,7 +278,7 @@ pub(super) async fn members(
     id: Named,
     mut query: Query,
 ) -> Result<Safe<Items<MemberView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let (after, limit) = (query.parse("after")?, query.limit(50, 500)?);
     query.finish()?;
     let members = queue.store.join_members(id.0.parse()?, after, limit).await?;
@@ -298,7 +298,7 @@ pub(super) async fn cancel_join(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let id = id.0.parse()?;
     let changed = desk.cancel_join(&caller, queue, id, reason.as_deref()).await?;

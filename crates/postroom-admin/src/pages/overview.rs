@@ -32,6 +32,13 @@ struct Overview {
     nodes: Vec<NodeRow>,
 }
 
+/// Before there is a database.
+#[derive(Template)]
+#[template(path = "nothing.html")]
+struct Nothing {
+    frame: Frame,
+}
+
 pub(super) struct Figure {
     pub(super) name: &'static str,
     pub(super) value: String,
@@ -42,7 +49,11 @@ pub(super) struct Figure {
 }
 
 pub(super) async fn overview(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    if ask.queues.is_empty() {
+        return ask
+            .show(&Nothing { frame: Frame::around(&desk, &ask, Place::Overview, "Overview")? });
+    }
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Overview, "Overview");
     let now = Timestamp::host_now();

@@ -32,13 +32,11 @@ struct Row {
 }
 
 pub(super) async fn stores(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
-    let sample = queue.sampler.latest().await;
-    let frame = Frame::new(&desk, &ask, queue, &sample, Place::Stores, "Stores");
+    let frame = Frame::around(&desk, &ask, Place::Stores, "Stores")?;
     // All at once: each waits a moment for its database.
-    let samples = desk.queues.iter().map(|queue| queue.sampler.latest());
+    let samples = ask.queues.iter().map(|queue| queue.sampler.latest());
     let samples = futures_util::future::join_all(samples).await;
-    let rows = desk.queues.iter().zip(&samples).map(|(queue, sample)| row(queue, sample, &frame));
+    let rows = ask.queues.iter().zip(&samples).map(|(queue, sample)| row(queue, sample, &frame));
     let page = Stores { rows: rows.collect(), frame };
     ask.show(&page)
 }

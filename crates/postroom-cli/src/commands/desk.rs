@@ -99,7 +99,7 @@ impl Door {
         let stop = CancellationToken::new();
         let until = stop.clone();
         let body = async move {
-            let databases = databases.into_iter().map(|database| database()).collect();
+            let databases: Vec<_> = databases.into_iter().map(|database| database()).collect();
             let render = exporter.clone();
             let router = Admin::new(databases, access)
                 .read_only(settings.read_only)
