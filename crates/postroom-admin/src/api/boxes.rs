@@ -17,21 +17,49 @@ use super::shape::{Done, Items, Safe};
 use crate::desk::{Desk, Queue, failures};
 use crate::problem::Problem;
 use crate::routes::Caller;
-use crate::sampler::Seen;
+use crate::sampler::{FEW, Sample, Seen};
 
-/// All boxes with their last figures.
+/// Boxes with their last figures, in the order in which their databases were added. A page holds all
+/// boxes of a database or none.
 #[utoipa::path(get, path = "/stores", tag = "boxes",
+    params(
+        ("after" = Option<String>, Query, description = "`next` of the page before."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 500,
+            description = "How many databases at most. Default 250."),
+    ),
     responses((status = 200, body = Items<BoxView>)))]
 pub(super) async fn stores(
     State(desk): State<Arc<Desk>>,
-    query: Query,
+    mut query: Query,
 ) -> Result<Safe<Items<BoxView>>, Problem> {
+    let (after, limit) = (query.parse::<u64>("after")?, query.limit(250, 500)?);
     query.finish()?;
-    Ok(Safe(Items::all(join_all(desk.queues().iter().map(view)).await)))
+    let queues = desk.queues();
+    let mut numbers: Vec<_> = queues.iter().map(|queue| queue.number).collect();
+    numbers.dedup();
+    numbers.retain(|number| after.is_none_or(|after| *number > after));
+    let last = numbers.get(limit as usize - 1).copied();
+    let next = last.filter(|_| numbers.len() > limit as usize).map(|last| last.to_string());
+    let is_here = |queue: &&Queue| {
+        after.is_none_or(|after| queue.number > after)
+            && last.is_none_or(|last| queue.number <= last)
+    };
+    let shown: Vec<_> = queues.iter().filter(is_here).collect();
+    let items = match shown.len() {
+        ..=FEW => join_all(shown.into_iter().map(view)).await,
+        // Many are not watched because somebody lists them.
+        _ => shown.into_iter().map(|queue| viewed(queue, &queue.sampler.glance())).collect(),
+    };
+    Ok(Safe(Items { items, next }))
+}
+
+fn viewed(queue: &Queue, sample: &Sample) -> BoxView {
+    BoxView::new(&queue.database, queue.kind, sample)
 }
 
 async fn view(queue: &Queue) -> BoxView {
-    BoxView::new(&queue.database, queue.kind, &*queue.sampler.latest().await)
+    let sample = queue.sampler.latest().await;
+    viewed(queue, &sample)
 }
 
 /// The last figures of one box.

@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use crate::sampler::Sample;
 
-pub(crate) use probes::{of_queue, routes};
+pub(crate) use fleet::brief;
+pub(crate) use probes::{of_queue, routes, worst};
 
 /// From when on things are not well. What has no limit is not judged.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, http::HeaderValue};
 use serde_json::json;
 
-use super::{Check, Look, Report, Status, alive, of_one, ready, started};
+use super::{Check, Look, Report, Status, Thresholds, alive, of_one, queue, ready, started};
 use crate::access::Right;
 use crate::desk::{Desk, Queue, Queues};
 use crate::routes::{Caller, Guarded, Need};
@@ -86,6 +86,12 @@ pub(crate) fn of_queue(desk: &Desk, queue: &Queue, sample: &Arc<Sample>) -> Vec<
         _ => check.of == queue.to_string(),
     };
     of_one(&looks, others_answer, &sinks, limits).into_iter().filter(concerns).collect()
+}
+
+/// What is worst about a queue, if anything is not well.
+pub(crate) fn worst(of: &Queue, sample: &Sample, limits: &Thresholds) -> Option<Check> {
+    let checks = queue(&look(of, sample), limits).into_iter();
+    checks.filter(|check| check.status != Status::Healthy).max_by_key(|check| check.status)
 }
 
 fn tell(report: &Report, (caller, query, headers): &Asked) -> Response {

@@ -4,11 +4,11 @@
 //! whoever exports them, and `/metrics` leaves every line of it out. What was counted goes on where
 //! it was when the box comes back.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metrics::gauge;
+use metrics_exporter_prometheus::formatting::sanitize_label_value;
 use postroom_core::observe::{METRICS, MetricKind};
 use postroom_core::store::AdminStore;
 
@@ -17,7 +17,7 @@ type Labels = BTreeMap<String, BTreeSet<&'static str>>;
 /// Which boxes are gone, as figures name them.
 #[derive(Default)]
 pub(crate) struct Gone {
-    /// Queues by store.
+    /// Queues by store, the names of which are written as an exporter writes them.
     labels: Mutex<Labels>,
 }
 
@@ -34,13 +34,13 @@ impl Gone {
     ) {
         let mut labels = self.lock();
         for (store, queue) in gone.map(name_of) {
-            labels.entry(store).or_default().insert(queue);
+            labels.entry(sanitize_label_value(&store)).or_default().insert(queue);
         }
         if labels.is_empty() {
             return;
         }
         for (store, queue) in here.map(name_of) {
-            labels.entry(store).and_modify(|queues| {
+            labels.entry(sanitize_label_value(&store)).and_modify(|queues| {
                 queues.remove(queue);
             });
         }
@@ -52,7 +52,8 @@ impl Gone {
         let (store, queue) = name_of(store);
         // The lock is held, so that one that comes back sets its own afterwards.
         let labels = self.lock();
-        if !labels.get(&store).is_some_and(|queues| queues.contains(queue)) {
+        let queues = labels.get(&sanitize_label_value(&store));
+        if !queues.is_some_and(|queues| queues.contains(queue)) {
             return;
         }
         for metric in METRICS.iter().filter(|metric| metric.kind == MetricKind::Gauge) {
@@ -80,7 +81,7 @@ impl Gone {
         let is_gone = |line: &str| {
             line.starts_with("postroom_")
                 && value(line, "store").zip(value(line, "queue")).is_some_and(|(store, queue)| {
-                    labels.get(&*store).is_some_and(|queues| queues.contains(&*queue))
+                    labels.get(store).is_some_and(|queues| queues.contains(queue))
                 })
         };
         text.split_inclusive('\n').filter(|line| !is_gone(line)).collect()
@@ -92,8 +93,9 @@ fn name_of(store: &dyn AdminStore) -> (String, &'static str) {
     (local.name().to_owned(), local.snapshot().queue)
 }
 
-/// The value of a label. Within values quotes are escaped, so no value looks like a label.
-fn value<'a>(line: &'a str, label: &str) -> Option<Cow<'a, str>> {
+/// The value of a label, as it is written. Within values quotes are escaped, so no value looks like
+/// a label.
+fn value<'a>(line: &'a str, label: &str) -> Option<&'a str> {
     let (_, labels) = line.split_once('{')?;
     let start = labels.match_indices(label).find_map(|(at, _)| {
         let is_label = at == 0 || labels[..at].ends_with(',');
@@ -106,27 +108,7 @@ fn value<'a>(line: &'a str, label: &str) -> Option<Cow<'a, str>> {
         escaped = c == '\\' && !escaped;
         ends
     })?;
-    let value = &start[..end];
-    Some(match value.contains('\\') {
-        false => Cow::Borrowed(value),
-        true => unescaped(value).into(),
-    })
-}
-
-fn unescaped(value: &str) -> String {
-    let mut chars = value.chars();
-    let mut plain = String::with_capacity(value.len());
-    while let Some(c) = chars.next() {
-        plain.push(match c {
-            '\\' => match chars.next() {
-                Some('n') => '\n',
-                Some(other) => other,
-                None => '\\',
-            },
-            c => c,
-        });
-    }
-    plain
+    Some(&start[..end])
 }
 
 #[cfg(test)]
@@ -136,7 +118,7 @@ mod tests {
     fn gone(names: &[(&str, &'static str)]) -> Gone {
         let gone = Gone::default();
         for (store, queue) in names {
-            gone.lock().entry((*store).to_owned()).or_default().insert(queue);
+            gone.lock().entry(sanitize_label_value(store)).or_default().insert(queue);
         }
         gone
     }
@@ -160,7 +142,7 @@ mod tests {
     #[test]
     fn obs_5_names_with_quotes_are_found() {
         let line = "postroom_up{queue=\"outbox\",store=\"a\\\"b\\\\c\\nd\"} 1\n";
-        assert_eq!(value(line, "store").as_deref(), Some("a\"b\\c\nd"));
+        assert_eq!(value(line, "store"), Some("a\\\"b\\\\c\\nd"));
         assert_eq!(gone(&[("a\"b\\c\nd", "outbox")]).left_out_of(line.to_owned()), "");
         assert_eq!(value("postroom_up 1", "store"), None);
     }

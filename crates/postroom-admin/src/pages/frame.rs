@@ -11,7 +11,7 @@ use axum::response::{Html, IntoResponse as _, Response};
 
 use super::act::value;
 use super::flash::{self, Flash};
-use super::{assets, attention, icons, words};
+use super::{assets, icons, words};
 use crate::access::{Access, Person, Right, Role};
 use crate::desk::{Desk, Queue, Queues};
 use crate::problem::Problem;
@@ -166,6 +166,8 @@ pub(super) struct Frame {
     pub(super) here: String,
     /// The parameters that name the box, unless it is the first.
     scope: Vec<(&'static str, String)>,
+    /// Where a script hears of news; empty when the page is not worth being fetched as often.
+    pub(super) events: String,
     pub(super) switch: Option<Switch>,
     pub(super) stores: Vec<Link>,
     pub(super) boxes: Vec<Link>,
@@ -229,6 +231,7 @@ impl Frame {
             base: ask.base.clone(),
             here: ask.here.clone(),
             scope: queue.map(|queue| scope(&ask.queues, queue)).unwrap_or_default(),
+            events: format!("{}/api/v1/events", ask.base),
             switch: None,
             stores: Vec::new(),
             boxes: Vec::new(),
@@ -249,6 +252,11 @@ impl Frame {
         };
         if let Some(queue) = queue {
             frame.switch = Switch::new(queue, ask);
+            let own = [("store", queue.database.as_str()), ("box", queue.kind)];
+            frame.events = match place == Place::Stores && frame.switch.is_some() {
+                true => String::new(),
+                false => link(&ask.base, "/api/v1/events", own.into_iter()),
+            };
             frame.stores = frame.store_links(queue, ask);
             frame.boxes = frame.box_links(queue, ask);
         }
@@ -378,7 +386,7 @@ fn badge(place: Place, sample: &Sample) -> Option<Badge> {
     let seen = sample.seen.as_ref()?;
     let (class, number) = match place {
         Place::Failures => ("warn", seen.stats.failed),
-        Place::Dead => ("bad", attention::dead_letters(seen)),
+        Place::Dead => ("bad", seen.dead_letters()),
         Place::Keys => ("warn", seen.blocked.len() as u64),
         Place::Topics => ("warn", seen.pauses.len() as u64),
         _ => return None,

@@ -35,9 +35,9 @@ struct Messages {
     publish: String,
 }
 
-struct Tab {
-    link: Link,
-    count: Option<String>,
+pub(super) struct Tab {
+    pub(super) link: Link,
+    pub(super) count: Option<String>,
 }
 
 /// What the fields of the filter offer: value, label, chosen.

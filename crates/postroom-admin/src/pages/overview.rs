@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use postroom_core::{Latency, Timestamp};
 
-use super::attention::{self, Attention, class_of, dead_letters, failing};
+use super::attention::{self, Attention, class_of, failing};
 use super::chart::{Chart, Series};
 use super::frame::{Ask, Frame, Place};
 use super::nodes::NodeRow;
@@ -120,10 +120,10 @@ fn figures(seen: &Seen, sample: &Sample, checks: &[Check], frame: &Frame) -> Vec
             )
         },
         Figure {
-            class: if dead_letters(seen) > 0 { "bad" } else { "" },
+            class: if seen.dead_letters() > 0 { "bad" } else { "" },
             ..figure(
                 "Dead",
-                words::count(dead_letters(seen)),
+                words::count(seen.dead_letters()),
                 "need a person".into(),
                 Some("/dead"),
             )

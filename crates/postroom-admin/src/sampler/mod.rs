@@ -20,8 +20,7 @@ use postroom_core::{Result, Snapshot, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::count::{Points, look_at};
 pub(crate) use self::pace::{FEW, Turns};
@@ -97,6 +96,15 @@ pub(crate) struct Seen {
     pub(crate) pauses: Vec<PauseRecord>,
 }
 
+impl Seen {
+    /// Dead letters that wait for a person: discarded ones do not. Topics beyond those that are
+    /// counted have none or few.
+    pub(crate) fn dead_letters(&self) -> u64 {
+        let by_topic: u64 = self.topics.iter().map(|topic| topic.dead).sum();
+        by_topic.min(self.stats.dead)
+    }
+}
+
 /// One point of the charts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
@@ -114,7 +122,8 @@ pub(crate) struct Sampler {
     latest: watch::Receiver<Arc<Sample>>,
     interest: Arc<Interest>,
     turns: Arc<Turns>,
-    _task: AbortOnDropHandle<()>,
+    /// It ends by itself, so that it can say that its figures are no more.
+    _task: DropGuard,
 }
 
 /// Who wants to know, and how soon.
@@ -177,12 +186,13 @@ impl Sampler {
             rhythm: Rhythm::new(NUMBER.fetch_add(1, Ordering::Relaxed)),
             points: Points::default(),
         };
-        let task = runtime.spawn(async move {
+        let task = gone.clone().drop_guard();
+        runtime.spawn(async move {
             let store = Arc::clone(&counting.store);
             let _ = gone.run_until_cancelled(counting.run()).await;
             metrics.forget(&*store);
         });
-        Self { latest, interest, turns: Arc::clone(turns), _task: AbortOnDropHandle::new(task) }
+        Self { latest, interest, turns: Arc::clone(turns), _task: task }
     }
 
     /// The last sample, at once, for who looks at something else and sees figures beside it: they
