@@ -32,8 +32,8 @@ impl Desk {
 }
 
 /// An event `sample` with the figures of a box, at once and then whenever it was looked at: of the
-/// boxes of `store`, or of the first 16 that there are. Boxes come and go with their databases. Ends
-/// when the server stops.
+/// boxes of `store`, or of the first 16 that there are. Boxes come and go with their databases.
+/// Ends when the server stops.
 #[utoipa::path(get, path = "/events", tag = "boxes",
     params(
         ("store" = Option<String>, Query, description = "The name of a database. Default: the \

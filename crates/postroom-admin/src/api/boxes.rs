@@ -19,8 +19,8 @@ use crate::problem::Problem;
 use crate::routes::Caller;
 use crate::sampler::{FEW, Sample, Seen};
 
-/// Boxes with their last figures, in the order in which their databases were added. A page holds all
-/// boxes of a database or none.
+/// Boxes with their last figures, in the order in which their databases were added. A page holds
+/// all boxes of a database or none.
 #[utoipa::path(get, path = "/stores", tag = "boxes",
     params(
         ("after" = Option<String>, Query, description = "`next` of the page before."),

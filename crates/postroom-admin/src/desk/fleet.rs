@@ -85,6 +85,9 @@ impl Standing {
     }
 }
 
+/// A box with a sample of it.
+pub(crate) type Shown = (Arc<Queue>, Arc<Sample>);
+
 /// A store and how it is.
 pub(crate) struct Store {
     pub(crate) name: String,
@@ -92,7 +95,7 @@ pub(crate) struct Store {
     /// Why, in a few words, where that says more.
     pub(crate) why: Option<String>,
     /// Its boxes with their last samples; none when it is not open here.
-    pub(crate) boxes: Vec<(Arc<Queue>, Arc<Sample>)>,
+    pub(crate) boxes: Vec<Shown>,
 }
 
 impl Store {
@@ -170,7 +173,7 @@ pub(crate) struct Fleet {
 impl Desk {
     /// All stores, from what is known.
     pub(crate) fn fleet(&self, queues: &Queues) -> Fleet {
-        let mut open: BTreeMap<String, Vec<(Arc<Queue>, Arc<Sample>)>> = BTreeMap::new();
+        let mut open: BTreeMap<String, Vec<Shown>> = BTreeMap::new();
         for queue in queues.shared() {
             let pair = (Arc::clone(queue), queue.sampler.last());
             open.entry(queue.database.clone()).or_default().push(pair);
@@ -198,7 +201,7 @@ impl Desk {
     }
 
     /// How an open store is, or a part of its boxes, by these samples.
-    pub(crate) fn judged(&self, boxes: &[(Arc<Queue>, Arc<Sample>)]) -> (Standing, Option<String>) {
+    pub(crate) fn judged(&self, boxes: &[Shown]) -> (Standing, Option<String>) {
         if boxes.iter().any(|(_, sample)| sample.was_asked && sample.seen.is_none()) {
             return (Standing::Away, Some("the database does not answer".to_owned()));
         }

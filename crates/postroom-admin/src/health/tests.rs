@@ -222,7 +222,7 @@ fn obs_4_a_store_that_can_not_be_opened_is_degraded_unless_it_is_the_only_one() 
     let failing = || MemberState::Failing("no such host".to_owned());
     let line = |sign: &str, at: u8| format!("[{sign}]store t{at} can not be opened: no such host");
     let (serving, opening) = (MemberState::Serving, MemberState::Opening);
-    assert_eq!(judge(&[serving.clone()], &["t0"]).0, Status::Healthy);
+    assert_eq!(judge(std::slice::from_ref(&serving), &["t0"]).0, Status::Healthy);
     let one = judge(&[serving.clone(), failing()], &["t0"]);
     assert_eq!(one, (Status::Degraded, vec![line("!", 1)]));
     assert_eq!(judge(&[failing()], &[]), (Status::Unhealthy, vec![line("-", 0)]));

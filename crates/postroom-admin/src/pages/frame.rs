@@ -137,7 +137,6 @@ pub(super) struct Switch {
     /// The one that is shown.
     pub(super) current: String,
     pub(super) kind: &'static str,
-    pub(super) all: String,
     /// The page to show of the other one.
     pub(super) at: &'static str,
     /// Names to choose from; none when there are too many.
@@ -151,7 +150,6 @@ impl Switch {
         (count > FEW_STORES).then(|| Self {
             current: queue.database.clone(),
             kind: queue.kind,
-            all: words::many(count as u64, "store", "stores"),
             at: section(ask),
             offered: names.map(ToOwned::to_owned).collect(),
         })

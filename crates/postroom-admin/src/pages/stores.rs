@@ -14,7 +14,7 @@ use super::frame::{self, Ask, Frame, Link, Place};
 use super::list::Tab;
 use super::overview::Figure;
 use super::words;
-use crate::desk::fleet::{Choice, Fleet, Kind, Standing, Store};
+use crate::desk::fleet::{Choice, Fleet, Kind, Shown, Standing, Store};
 use crate::desk::{Desk, Queue};
 use crate::problem::Problem;
 use crate::sampler::{FEW, Sample};
@@ -79,7 +79,9 @@ pub(super) async fn stores(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Re
     let page = page.min(chosen.len().div_ceil(MOST).max(1));
     let shown: Vec<_> = chosen.iter().skip((page - 1) * MOST).take(MOST).copied().collect();
     let rows = rows(&desk, &shown, &fleet, &ask, &frame).await;
-    let many = fleet.stores.len() > FEW_STORES;
+    // Who looks for something wants to see that.
+    let is_whole = choice.search.is_none() && choice.state.is_none() && page == 1;
+    let many = is_whole && fleet.stores.len() > FEW_STORES;
     let page = Stores {
         figures: figures(&fleet, &frame),
         largest: top(fleet.largest(), many, &ask, &frame, |backlog| words::count(*backlog)),
@@ -178,7 +180,7 @@ fn closed(store: &Store) -> Row {
     }
 }
 
-fn row(desk: &Desk, store: &Store, shown: (Arc<Queue>, Arc<Sample>), href: String) -> Row {
+fn row(desk: &Desk, store: &Store, shown: Shown, href: String) -> Row {
     let is_open = matches!(store.standing, Standing::Fine | Standing::Attention | Standing::Away);
     let (standing, why) = match is_open {
         true => desk.judged(std::slice::from_ref(&shown)),
@@ -235,11 +237,11 @@ fn figures(fleet: &Fleet, frame: &Frame) -> Vec<Figure> {
     let only = |kind: &str| Some(frame.with("/stores", &[("state", kind)]));
     let (trouble, failing) =
         (fleet.count(Kind::Trouble), fleet.count(Kind::One(Standing::Failing)));
-    let states = Standing::ALL.iter().filter_map(|standing| {
-        let count = fleet.count(Kind::One(*standing));
-        let word = pill(*standing).1.to_lowercase();
-        (count > 0).then(|| format!("{} {word}", words::count(count as u64)))
-    });
+    let fine = words::count(fleet.count(Kind::One(Standing::Fine)) as u64);
+    let note = match trouble as u64 {
+        0 => format!("{fine} fine, none in trouble"),
+        trouble => format!("{} in trouble, {fine} fine", words::count(trouble)),
+    };
     let (largest, oldest) = (fleet.largest(), fleet.oldest());
     let named = |name: Option<&str>| name.map_or_else(String::new, |name| format!("in {name}"));
     let letters = fleet.dead_letters();
@@ -254,7 +256,7 @@ fn figures(fleet: &Fleet, frame: &Frame) -> Vec<Figure> {
             ..figure(
                 "Stores",
                 words::count(fleet.stores.len() as u64),
-                states.collect::<Vec<_>>().join(", "),
+                note,
                 if trouble > 0 { only("trouble") } else { None },
             )
         },
