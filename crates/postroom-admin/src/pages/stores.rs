@@ -15,9 +15,9 @@ use super::list::Tab;
 use super::overview::Figure;
 use super::words;
 use crate::desk::fleet::{Choice, Fleet, Kind, Shown, Standing, Store};
-use crate::desk::{Desk, Queue};
+use crate::desk::Desk;
 use crate::problem::Problem;
-use crate::sampler::{FEW, Sample};
+use crate::sampler::FEW;
 
 /// Stores on a page.
 const MOST: usize = 50;
