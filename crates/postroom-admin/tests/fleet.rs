@@ -383,6 +383,7 @@ async fn adm_1_boxes_are_told_in_pages_that_survive_changes() {
         let page = json(&router, &path).await.1;
         let items = page["items"].as_array().expect("a list");
         names.extend(items.iter().map(|item| format!("{}{}", item["store"], item["box"])));
+        assert!(items.len() == 8 || page["next"].is_null(), "{page}");
         let Some(next) = page["next"].as_str() else { break };
         path = format!("/api/v1/stores?limit=4&after={next}");
         // The last one of the page is gone when the next page is asked for.

@@ -47,8 +47,8 @@ pub(super) async fn stores(
     let shown: Vec<_> = queues.iter().filter(is_here).collect();
     let items = match shown.len() {
         ..=FEW => join_all(shown.into_iter().map(view)).await,
-        // Many are not watched because somebody lists them.
-        _ => shown.into_iter().map(|queue| viewed(queue, &queue.sampler.glance())).collect(),
+        // Who lists many is not somebody who looks at each.
+        _ => shown.into_iter().map(|queue| viewed(queue, &queue.sampler.peek())).collect(),
     };
     Ok(Safe(Items { items, next }))
 }

@@ -269,6 +269,15 @@ pub(crate) fn started(looks: &[Look<'_>], members: &[MemberStatus]) -> Report {
     Report::of(looks.iter().map(check).chain(opening).collect())
 }
 
+/// What a database said at the last look.
+#[derive(PartialEq, Eq)]
+enum Answer {
+    Well,
+    NotAsked,
+    /// And what is known of it.
+    None(String),
+}
+
 /// One that is away while others work is not the end of all.
 fn databases<'a>(
     looks: &[Look<'a>],
@@ -282,22 +291,25 @@ fn databases<'a>(
     let away = |looks: &[&Look<'_>]| {
         let stale = looks.iter().find(|look| look.late > limits.stale);
         match stale {
-            Some(look) => Some(format!("was last looked at {} ago", span(look.age))),
+            Some(look) => Answer::None(format!("was last looked at {} ago", span(look.age))),
+            None if looks.iter().any(|look| !look.sample.was_asked) => Answer::NotAsked,
             None if looks.iter().any(|look| look.sample.seen.is_none()) => {
-                Some("does not answer".to_owned())
+                Answer::None("does not answer".to_owned())
             }
-            None => None,
+            None => Answer::Well,
         }
     };
     let found: Vec<_> = databases.iter().map(|(name, looks)| (*name, away(looks))).collect();
-    let some_answer = others_answer || found.iter().any(|(_, away)| away.is_none());
-    let check = |(name, away): (&'a str, Option<String>)| {
-        let status = match (&away, some_answer) {
-            (None, _) => Status::Healthy,
-            (Some(_), true) => Status::Degraded,
-            (Some(_), false) => Status::Unhealthy,
+    let some_answer = others_answer || found.iter().any(|(_, away)| *away == Answer::Well);
+    let check = |(name, away): (&'a str, Answer)| {
+        let bad = if some_answer { Status::Degraded } else { Status::Unhealthy };
+        let (status, message) = match away {
+            Answer::Well => (Status::Healthy, "ok".to_owned()),
+            Answer::None(why) => (bad, why),
+            // One that comes to others is no trouble.
+            Answer::NotAsked if some_answer => (Status::Healthy, "is looked at soon".to_owned()),
+            Answer::NotAsked => (Status::Unhealthy, "has not answered yet".to_owned()),
         };
-        let message = away.unwrap_or_else(|| "ok".to_owned());
         (name, Check { name: "database", of: name.to_owned(), status, message })
     };
     found.into_iter().map(check).collect()

@@ -203,6 +203,19 @@ fn obs_4_one_bad_database_of_several_is_not_the_end_of_all() {
     assert_eq!(both, (Status::Unhealthy, vec![line("a"), line("b")]));
 }
 
+#[test]
+fn obs_4_a_database_that_comes_to_others_is_no_trouble() {
+    let limits = Thresholds::default();
+    let (well, mut new) = (sample(|_| {}), sample(|_| {}));
+    (new.seen, new.points, new.was_asked) = (None, Vec::new(), false);
+    let both = [look(&well), Look { database: "new", ..look(&new) }];
+    assert_eq!(ready(&both, &[], &[], &limits).status, Status::Healthy);
+    let line = "[-]database main has not answered yet".to_owned();
+    assert_eq!(judged(&new, &limits), (Status::Unhealthy, vec![line]), "the only one");
+    let late = Look { database: "new", late: Duration::from_secs(91), ..look(&new) };
+    assert_eq!(ready(&[look(&well), late], &[], &[], &limits).status, Status::Degraded);
+}
+
 fn members(states: &[MemberState]) -> Vec<MemberStatus> {
     let member = |(at, state): (usize, &MemberState)| MemberStatus {
         id: StoreId::new(format!("t{at}")).expect("an id"),

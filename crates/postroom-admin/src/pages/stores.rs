@@ -14,8 +14,8 @@ use super::frame::{self, Ask, Frame, Link, Place};
 use super::list::Tab;
 use super::overview::Figure;
 use super::words;
-use crate::desk::fleet::{Choice, Fleet, Kind, Shown, Standing, Store};
 use crate::desk::Desk;
+use crate::desk::fleet::{Choice, Fleet, Kind, Shown, Standing, Store};
 use crate::problem::Problem;
 use crate::sampler::FEW;
 

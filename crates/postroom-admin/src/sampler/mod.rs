@@ -18,7 +18,7 @@ use postroom_core::store::{
 };
 use postroom_core::{Result, Snapshot, Timestamp};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -294,7 +294,7 @@ impl Counting {
 
     /// Counts, when it is its turn. Answers how long that took, too.
     async fn count(&mut self) -> (Sample, Duration) {
-        let place = self.turns.place(self.interest.is_fresh()).await;
+        let place = place(&self.turns, &self.interest).await;
         let began = Instant::now();
         let mut looking = std::pin::pin!(timeout(LIMIT, look_at(&*self.store)));
         let seen = match timeout(LENDS, &mut looking).await {
@@ -337,4 +337,19 @@ impl Counting {
             let _ = timeout_at(until, self.interest.asked.notified()).await;
         }
     }
+}
+
+/// A place to count. Who waits for one among those that nobody looks at goes over to the others when
+/// somebody does.
+async fn place<'a>(turns: &'a Turns, interest: &Interest) -> Option<SemaphorePermit<'a>> {
+    {
+        let mut quiet = std::pin::pin!(turns.place(false));
+        while !interest.is_fresh() {
+            tokio::select! {
+                place = &mut quiet => return place,
+                () = interest.asked.notified() => {}
+            }
+        }
+    }
+    turns.place(true).await
 }

@@ -124,12 +124,35 @@ async fn adm_2_a_box_that_somebody_looks_at_is_counted_every_two_seconds_among_m
     fleet.cost(HOUR, |_| {}).await;
     let (queues, before) = (fleet.queues(), fleet.stores[7].looks());
     let queue = queues.find(Some("t7"), Some("outbox")).expect("a box");
-    for _ in 0..10 {
-        queue.sampler.look();
-        sleep(Duration::from_secs(2)).await;
-    }
+    // One look lasts for half a minute.
+    queue.sampler.look();
+    sleep(Duration::from_secs(20)).await;
     let looks = fleet.stores[7].looks() - before;
     assert!((27..=36).contains(&looks), "nine to twelve counts of three queries: {looks}");
+    sleep(HOUR).await;
+    let before = fleet.stores[7].looks();
+    sleep(Duration::from_secs(20)).await;
+    assert!(fleet.stores[7].looks() - before <= 3, "nobody looks any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fleet_5_few_are_counted_at_once_however_many_begin_together() {
+    let fleet = Fleet::of(100);
+    for store in &fleet.stores {
+        store.answer_looks(Answering::Hanging);
+    }
+    // Each hangs in its first question, and lends its place after a quarter of a second.
+    sleep(Duration::from_millis(240)).await;
+    assert_eq!(fleet.looks(), 4);
+    sleep(Duration::from_millis(250)).await;
+    assert_eq!(fleet.looks(), 8);
+    // Who looks at one does not wait for the others.
+    let queue = fleet.queues().find(Some("t99"), Some("inbox")).expect("a box");
+    assert_eq!(fleet.stores[99].looks(), 0);
+    fleet.stores[99].answer_looks(Answering::Well);
+    queue.sampler.look();
+    sleep(Duration::from_millis(20)).await;
+    assert!(queue.sampler.last().seen.is_some());
 }
 
 #[tokio::test(start_paused = true)]
