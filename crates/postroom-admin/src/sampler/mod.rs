@@ -339,8 +339,8 @@ impl Counting {
     }
 }
 
-/// A place to count. Who waits for one among those that nobody looks at goes over to the others when
-/// somebody does.
+/// A place to count. Who waits for one among those that nobody looks at goes over to the others
+/// when somebody does.
 async fn place<'a>(turns: &'a Turns, interest: &Interest) -> Option<SemaphorePermit<'a>> {
     {
         let mut quiet = std::pin::pin!(turns.place(false));
