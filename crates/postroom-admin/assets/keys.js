@@ -42,6 +42,7 @@ export function startKeys(toggleTheme) {
   const actions = {
     "/": () => document.getElementById("jump").focus(),
     "?": open,
+    s: () => document.getElementById("switch")?.focus(),
     j: () => move(1),
     k: () => move(-1),
     x: select,

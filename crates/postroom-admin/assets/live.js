@@ -82,11 +82,12 @@ export function startLive(refreshed) {
 
 /** The server says when there is something new; without that there is the timer. */
 function listen(attempt) {
-  const base = document.body.dataset.base;
+  const url = document.body.dataset.events;
+  if (!url) return;
   let events = null;
   const open = () => {
     if (document.hidden || events) return;
-    events = new EventSource(`${base}/api/v1/events`);
+    events = new EventSource(url);
     events.addEventListener("message", attempt);
     events.addEventListener("sample", attempt);
     events.addEventListener("error", () => {

@@ -1,6 +1,6 @@
 //! The admin API and dashboard of Postroom, as a router that any axum application can mount.
 //!
-//! - [`Admin`] is built from [`Database`]s and an [`Access`], and becomes a [`Router`].
+//! - [`Admin`] is built from [`Databases`] and an [`Access`], and becomes a [`Router`].
 //! - `desk` is what both the JSON API and the pages call: looking, acting, and the audit of that.
 //! - `sampler` counts in the background, so that no request ever counts history.
 //! - `access` decides who may do what; `routes` is the list of what there is.
@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod databases;
 mod desk;
 mod health;
 mod live;
@@ -18,11 +19,12 @@ mod routes;
 mod sampler;
 
 use axum::Router;
+use postroom_core::fleet::MemberStatus;
 use tokio_util::sync::CancellationToken;
 
 pub use access::rates::Limits;
 pub use access::{Access, Person, Right, Role, Token};
-pub use desk::Database;
+pub use databases::{Database, Databases};
 pub use health::{Limit, SinkState, Thresholds};
 pub use metrics::Exporter;
 pub use routes::{Need, Route};
@@ -34,7 +36,7 @@ use routes::Guarded;
 /// The admin API and dashboard, before they are served.
 #[derive(Debug)]
 pub struct Admin {
-    databases: Vec<Database>,
+    databases: Databases,
     access: Access,
     settings: Settings,
 }
@@ -52,10 +54,11 @@ struct Settings {
 }
 
 impl Admin {
-    /// Of these databases, open to whom `access` lets in.
+    /// Of these databases, open to whom `access` lets in. With [`Databases`] they may come and go
+    /// while it is served.
     #[must_use]
-    pub fn new(databases: Vec<Database>, access: Access) -> Self {
-        Self { databases, access, settings: Settings::default() }
+    pub fn new(databases: impl Into<Databases>, access: Access) -> Self {
+        Self { databases: databases.into(), access, settings: Settings::default() }
     }
 
     /// Shows everything and changes nothing, whoever asks.
@@ -119,6 +122,19 @@ impl Admin {
         self
     }
 
+    /// How the stores of a fleet are, also those that are not open here: what
+    /// [`RunningFleet::members`](postroom_core::fleet::RunningFleet::members) says. It is asked
+    /// whenever somebody looks, so it must answer from memory. A store is known by its name: give a
+    /// [`Database`] the id of its store.
+    #[must_use]
+    pub fn members(
+        mut self,
+        members: impl Fn() -> Vec<MemberStatus> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.watch.members = Some(Box::new(members));
+        self
+    }
+
     /// Serves what this renders at `/metrics`: that of an [`Exporter`], or of your own recorder.
     /// Default: nothing is there.
     #[must_use]
@@ -142,8 +158,8 @@ impl Admin {
         self
     }
 
-    /// The router. It counts in background tasks, which end when the router and all its clones are
-    /// gone.
+    /// The router. It counts in background tasks of the runtime that this is called on, which end
+    /// when the router and all its clones are gone.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

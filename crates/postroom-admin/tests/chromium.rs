@@ -339,6 +339,48 @@ async fn adm_2_pictures_of_a_shop_at_work() {
     light.close().await;
 }
 
+/// In the long form only: `fleet.rs` reads the same pages without a browser.
+#[tokio::test(flavor = "multi_thread")]
+async fn adm_2_pictures_of_five_hundred_stores() {
+    if !is_full() {
+        return;
+    }
+    let served = Served::start(dash::fleet::admin().await.router()).await;
+    let url = format!("{}/stores", served.url);
+    let pages = [("fleet", ""), ("fleet-trouble", "?state=trouble"), ("fleet-search", "?q=raven")];
+    for (dark, scheme) in [(false, "light"), (true, "dark")] {
+        let browser = Browser::open(dark, 1280, 800).await;
+        browser.goto(&url).await;
+        browser.until_text("#tabs", "No answer").await;
+        for (name, query) in pages {
+            browser.goto(&format!("{url}{query}")).await;
+            browser.until("document.getElementById('theme').hidden === false").await;
+            if name == "fleet" || elsewhere().is_some() {
+                keep(&format!("{name}-{scheme}"), &browser.picture().await);
+            }
+            is_legible(&browser).await;
+            is_content(&browser).await;
+        }
+        browser.goto(&format!("{}/dead", served.url)).await;
+        browser.until("document.getElementById('theme').hidden === false").await;
+        browser.press("s").await;
+        browser.until("document.activeElement.id === 'switch'").await;
+        browser.type_into("#switch", "tundra-optics\n").await;
+        browser.until("location.search.includes('store=tundra-optics')").await;
+        browser.until("location.pathname === '/dead'").await;
+        is_content(&browser).await;
+        browser.close().await;
+        let narrow = Browser::open(dark, 360, 780).await;
+        narrow.goto(&url).await;
+        let wide = narrow.eval("document.documentElement.scrollWidth").await;
+        assert!(wide.as_u64() <= Some(360), "{wide} wide");
+        if elsewhere().is_some() {
+            keep(&format!("fleet-narrow-{scheme}"), &narrow.picture().await);
+        }
+        narrow.close().await;
+    }
+}
+
 /// Somebody has looked at it for a while, and has done something.
 async fn prepare(browser: &Browser, url: &str, shop: &Shop) {
     browser.goto(url).await;

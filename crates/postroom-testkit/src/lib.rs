@@ -22,7 +22,7 @@ pub mod sinks;
 pub use drain::drain;
 pub use harness::{Env, Harness, Options, run};
 pub use home::SimHome;
-pub use sim::{Bug, Call, Fault, SimConn, SimSavepoint, SimStore, SimTx};
+pub use sim::{Answering, Bug, Call, Fault, SimConn, SimSavepoint, SimStore, SimTx};
 
 /// How many random cases to run: `gate` of them, or ten times as many when `POSTROOM_TEST_FULL` is
 /// set.

@@ -17,21 +17,49 @@ use super::shape::{Done, Items, Safe};
 use crate::desk::{Desk, Queue, failures};
 use crate::problem::Problem;
 use crate::routes::Caller;
-use crate::sampler::Seen;
+use crate::sampler::{FEW, Sample, Seen};
 
-/// All boxes with their last figures.
+/// Boxes with their last figures, in the order in which their databases were added. A page holds
+/// all boxes of a database or none.
 #[utoipa::path(get, path = "/stores", tag = "boxes",
+    params(
+        ("after" = Option<String>, Query, description = "`next` of the page before."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 500,
+            description = "How many databases at most. Default 250."),
+    ),
     responses((status = 200, body = Items<BoxView>)))]
 pub(super) async fn stores(
     State(desk): State<Arc<Desk>>,
-    query: Query,
+    mut query: Query,
 ) -> Result<Safe<Items<BoxView>>, Problem> {
+    let (after, limit) = (query.parse::<u64>("after")?, query.limit(250, 500)?);
     query.finish()?;
-    Ok(Safe(Items::all(join_all(desk.queues.iter().map(view)).await)))
+    let queues = desk.queues();
+    let mut numbers: Vec<_> = queues.iter().map(|queue| queue.number).collect();
+    numbers.dedup();
+    numbers.retain(|number| after.is_none_or(|after| *number > after));
+    let last = numbers.get(limit as usize - 1).copied();
+    let next = last.filter(|_| numbers.len() > limit as usize).map(|last| last.to_string());
+    let is_here = |queue: &&Queue| {
+        after.is_none_or(|after| queue.number > after)
+            && last.is_none_or(|last| queue.number <= last)
+    };
+    let shown: Vec<_> = queues.iter().filter(is_here).collect();
+    let items = match shown.len() {
+        ..=FEW => join_all(shown.into_iter().map(view)).await,
+        // Who lists many is not somebody who looks at each.
+        _ => shown.into_iter().map(|queue| viewed(queue, &queue.sampler.peek())).collect(),
+    };
+    Ok(Safe(Items { items, next }))
+}
+
+fn viewed(queue: &Queue, sample: &Sample) -> BoxView {
+    BoxView::new(&queue.database, queue.kind, sample)
 }
 
 async fn view(queue: &Queue) -> BoxView {
-    BoxView::new(&queue.database, queue.kind, &*queue.sampler.latest().await)
+    let sample = queue.sampler.latest().await;
+    viewed(queue, &sample)
 }
 
 /// The last figures of one box.
@@ -41,7 +69,7 @@ pub(super) async fn stats(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<BoxView>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     Ok(Safe(view(queue).await))
 }
@@ -53,7 +81,7 @@ pub(super) async fn snapshot(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<postroom_core::Snapshot>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let sample = queue.sampler.latest().await;
     let snapshot = queue.store.local().snapshot();
@@ -78,7 +106,7 @@ pub(super) async fn topics(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Topics>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     // Pauses are few: they are read afresh, so that who pauses sees it at once.
     let pauses = queue.store.pauses().await?;
@@ -113,7 +141,7 @@ pub(super) async fn pause_all(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let changed = desk.pause(&caller, queue, None, reason.as_deref()).await?;
     Ok(Safe(Done { changed }))
@@ -128,7 +156,7 @@ pub(super) async fn resume_all(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let changed = desk.resume(&caller, queue, None, reason.as_deref()).await?;
     Ok(Safe(Done { changed }))
@@ -145,7 +173,7 @@ pub(super) async fn pause(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let changed = desk.pause(&caller, queue, Some(&topic), reason.as_deref()).await?;
     Ok(Safe(Done { changed }))
@@ -162,7 +190,7 @@ pub(super) async fn resume(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let changed = desk.resume(&caller, queue, Some(&topic), reason.as_deref()).await?;
     Ok(Safe(Done { changed }))
@@ -175,7 +203,7 @@ pub(super) async fn failures(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<FailureView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let groups = seen(queue, |seen| failures::groups(&seen.failing)).await?;
     Ok(Safe(Items::all(groups.into_iter().map(FailureView::from).collect())))
@@ -188,7 +216,7 @@ pub(super) async fn keys(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<KeyView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let keys = seen(queue, |seen| seen.blocked.iter().map(KeyView::from).collect()).await?;
     Ok(Safe(Items::all(keys)))
@@ -201,7 +229,7 @@ pub(super) async fn nodes(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<NodeView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let nodes = seen(queue, |seen| seen.nodes.iter().map(NodeView::from).collect()).await?;
     Ok(Safe(Items::all(nodes)))
@@ -214,7 +242,7 @@ pub(super) async fn audit(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<AuditView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let (before, limit) = (query.parse("before")?, query.limit(50, 500)?);
     query.finish()?;
     let rows = queue.store.audit(before, limit).await?;
@@ -232,7 +260,7 @@ pub(super) async fn joins(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Items<JoinView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let state = query.text("state").map(|state| join_state(&state)).transpose()?;
     let (before, limit) = (query.parse("before")?, query.limit(50, 500)?);
     query.finish()?;
@@ -259,7 +287,7 @@ pub(super) async fn join(
     id: Named,
     mut query: Query,
 ) -> Result<Safe<JoinView>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let id: JoinId = id.0.parse()?;
     let join = queue.store.join(id).await?;
@@ -278,7 +306,7 @@ pub(super) async fn members(
     id: Named,
     mut query: Query,
 ) -> Result<Safe<Items<MemberView>>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let (after, limit) = (query.parse("after")?, query.limit(50, 500)?);
     query.finish()?;
     let members = queue.store.join_members(id.0.parse()?, after, limit).await?;
@@ -298,7 +326,7 @@ pub(super) async fn cancel_join(
     mut query: Query,
     Body(Reason { reason }): Body<Reason>,
 ) -> Result<Safe<Done>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let id = id.0.parse()?;
     let changed = desk.cancel_join(&caller, queue, id, reason.as_deref()).await?;

@@ -92,7 +92,7 @@ async fn run(
     mut query: Query,
     bulk: Bulk,
 ) -> Result<Response, Problem> {
-    let queue = query.queue(desk)?;
+    let queue = &*query.queue(desk)?;
     query.finish()?;
     let reason = bulk.reason.as_deref();
     match (bulk.ids, bulk.filter) {
@@ -176,7 +176,7 @@ pub(super) async fn purge(
     mut query: Query,
     Body(new): Body<NewPurge>,
 ) -> Result<Response, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let purge = ages(new.done, new.dead, new.keys)?;
     if new.dry_run {

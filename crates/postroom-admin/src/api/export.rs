@@ -37,7 +37,7 @@ pub(super) async fn export(
     caller: Caller,
     mut query: Query,
 ) -> Result<Response, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let with_payloads = query.parse("payloads")?.unwrap_or(false);
     let left = query.limit(10_000, MOST)?;
     let filter = query.filter()?;

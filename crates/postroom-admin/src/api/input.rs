@@ -27,7 +27,11 @@ const STATUSES: [Status; 5] =
     [Status::Pending, Status::Leased, Status::Failed, Status::Done, Status::Dead];
 
 /// The parameters of a request. Each is taken once; what is left at the end is unknown.
-pub(crate) struct Query(BTreeMap<String, String>);
+pub(crate) struct Query {
+    pairs: BTreeMap<String, String>,
+    /// Whether it is a request to change something.
+    is_change: bool,
+}
 
 impl<S: Sync> FromRequestParts<S> for Query {
     type Rejection = Problem;
@@ -43,14 +47,14 @@ impl<S: Sync> FromRequestParts<S> for Query {
                 return Err(Problem::invalid(format!("parameter {name:?} is given twice")));
             }
         }
-        Ok(Self(taken))
+        Ok(Self { pairs: taken, is_change: !parts.method.is_safe() })
     }
 }
 
 impl Query {
     /// A parameter; an empty one counts as none, so that forms may send all they have.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
-        self.0.remove(name).filter(|value| !value.is_empty())
+        self.pairs.remove(name).filter(|value| !value.is_empty())
     }
 
     pub(crate) fn parse<T>(&mut self, name: &str) -> Result<Option<T>, Problem>
@@ -72,9 +76,13 @@ impl Query {
     }
 
     /// The box that `store` and `box` name.
-    pub(crate) fn queue<'a>(&mut self, desk: &'a Desk) -> Result<&'a Queue, Problem> {
+    pub(crate) fn queue(&mut self, desk: &Desk) -> Result<Arc<Queue>, Problem> {
         let (store, kind) = (self.text("store"), self.text("box"));
-        desk.queue(store.as_deref(), kind.as_deref())
+        let (queues, store, kind) = (desk.queues(), store.as_deref(), kind.as_deref());
+        match self.is_change {
+            true => queues.find_to_change(store, kind),
+            false => queues.find(store, kind),
+        }
     }
 
     /// All filters.
@@ -97,7 +105,7 @@ impl Query {
 
     /// Refuses what nobody took.
     pub(crate) fn finish(self) -> Result<(), Problem> {
-        match self.0.first_key_value() {
+        match self.pairs.first_key_value() {
             None => Ok(()),
             Some((name, _)) => Err(Problem::invalid(format!("there is no parameter {name:?}"))),
         }
@@ -109,7 +117,8 @@ impl Query {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it describes what Query::queue takes")]
 pub(super) struct Where {
-    /// The name of a database. Default: the first one.
+    /// The name of a database. Default: the first one; a change has to name one where there are
+    /// several that come and go.
     store: Option<String>,
     /// `outbox` or `inbox`. Default: the first one there is.
     r#box: Option<String>,

@@ -35,7 +35,7 @@ pub(super) async fn list(
     State(desk): State<Arc<Desk>>,
     mut query: Query,
 ) -> Result<Safe<Messages>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let filter = query.filter()?;
     let (before, limit) = (query.parse("before")?, query.limit(50, 500)?);
     query.finish()?;
@@ -58,7 +58,7 @@ pub(super) async fn show(
     id: Named,
     mut query: Query,
 ) -> Result<Safe<Detail>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let detail = desk.find(queue, id.message()?).await?;
     Ok(Safe(Detail::new(&detail, caller.may(Right::Payload))))
@@ -75,7 +75,7 @@ pub(super) async fn payload(
     id: Named,
     mut query: Query,
 ) -> Result<Response, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     let view = query.text("as");
     query.finish()?;
     let id = id.message()?;
@@ -267,7 +267,7 @@ pub(super) async fn publish(
     mut query: Query,
     Body(new): Body<NewMessage>,
 ) -> Result<Safe<Published>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     Ok(written(desk.publish(&caller, queue, new.message()?).await?))
 }
@@ -305,7 +305,7 @@ pub(super) async fn copy(
     mut query: Query,
     Body(Copy { payload, text, hex, headers }): Body<Copy>,
 ) -> Result<Safe<Published>, Problem> {
-    let queue = query.queue(&desk)?;
+    let queue = &*query.queue(&desk)?;
     query.finish()?;
     let edit = Edit { payload: bytes(payload, text, hex)?, headers };
     Ok(written(desk.edit_as_copy(&caller, queue, id.message()?, edit).await?))
@@ -347,7 +347,7 @@ async fn one(
     mut query: Query,
     Reason { reason }: &Reason,
 ) -> Result<Safe<Outcome>, Problem> {
-    let queue = query.queue(desk)?;
+    let queue = &*query.queue(desk)?;
     query.finish()?;
     let id = id.message()?;
     let changed = desk.act(caller, queue, act, &[id], reason.as_deref()).await?;

@@ -4,6 +4,7 @@ mod boxes;
 pub(crate) mod bulk;
 mod export;
 pub(crate) mod figures;
+mod fleet;
 pub(crate) mod input;
 pub(crate) mod messages;
 pub(crate) mod shape;
@@ -35,6 +36,7 @@ fn v1() -> Guarded {
     let administer = Need::Right(Right::Administer);
     Guarded::new()
         .get("/openapi.json", view, openapi)
+        .get("/fleet", view, fleet::fleet)
         .get("/stores", view, boxes::stores)
         .get("/stats", view, boxes::stats)
         .get("/snapshot", view, boxes::snapshot)
@@ -81,6 +83,7 @@ async fn openapi(Base(base): Base, query: Query) -> Result<impl IntoResponse, Pr
     info(title = "Postroom admin API", description = "Look at messages and act on them."),
     paths(
         openapi,
+        fleet::fleet,
         boxes::stores,
         boxes::stats,
         boxes::snapshot,

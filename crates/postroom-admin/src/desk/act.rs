@@ -161,8 +161,8 @@ impl Desk {
     /// Stops a job between two chunks. Answers whether it was running.
     pub(crate) async fn cancel(&self, caller: &Person, id: JobId) -> Result<bool, Problem> {
         let job = self.jobs.get(id)?;
-        let queue = self.queue(Some(&job.database), Some(job.kind))?;
-        let hand = self.hand(caller, Right::Operate, queue)?;
+        let queue = self.queues().find(Some(&job.database), Some(job.kind))?;
+        let hand = self.hand(caller, Right::Operate, &queue)?;
         to_the_end(async move {
             let was_running = job.cancel();
             let outcome = if was_running { "will stop" } else { "it had ended" };

@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use postroom_core::store::{Act, AdminStore, List, Purge, Record, Store};
 use postroom_core::{Error, MessageId, Timestamp, WorkQueue};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
@@ -25,6 +25,8 @@ use crate::problem::Problem;
 
 /// How many are remembered.
 const MOST_JOBS: usize = 50;
+/// How long a job may take to end when its database is gone.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Which job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +129,8 @@ pub(crate) struct Job {
     pub(crate) began_at: Timestamp,
     progress: Mutex<Progress>,
     stop: CancellationToken,
+    /// When its database is not here any more.
+    gone: CancellationToken,
 }
 
 impl Job {
@@ -148,6 +152,7 @@ impl Job {
                 error: None,
             }),
             stop: CancellationToken::new(),
+            gone: queue.gone.clone(),
         }
     }
 
@@ -171,18 +176,32 @@ impl Job {
 
     async fn run(&self, hand: &Hand) {
         let target = words::task(&self.task);
+        let ended = tokio::select! {
+            ended = self.work(hand, &target) => ended,
+            () = self.is_abandoned() => Ok(JobState::Cancelled),
+        };
+        self.end(ended, hand, &target).await;
+    }
+
+    async fn work(&self, hand: &Hand, target: &str) -> Result<JobState, Error> {
         // Whoever finds a half-done job after a crash finds out here who began it.
         let outcome = with_reason(format!("job {} began", self.id), self.reason.as_deref());
-        hand.audit(self.task.action(), &target, outcome, 0).await;
-        let ended = match &self.task {
+        hand.audit(self.task.action(), target, outcome, 0).await;
+        match &self.task {
             Task::Act { act, filter, pace } => {
                 let (store, began) = (&*hand.store, began(&*hand.store).await);
                 let walk = Walk { job: self, store, act: *act, filter, began };
                 walk.run(pace.limit.unwrap_or(u64::MAX), pace.rate).await
             }
             Task::Purge(purge) => self.purge(Arc::clone(&hand.store) as _, purge).await,
-        };
-        self.end(ended, hand, &target).await;
+        }
+    }
+
+    /// Resolves when its database is gone and what is under way there does not end.
+    async fn is_abandoned(&self) {
+        self.gone.cancelled().await;
+        self.stop.cancel();
+        sleep(LAST_WORDS).await;
     }
 
     async fn purge(&self, store: Arc<dyn Store>, purge: &Purge) -> Result<JobState, Error> {
@@ -205,6 +224,10 @@ impl Job {
             tracing::warn!(%error, job = %self.id, "a job failed");
             Problem::from(error).message
         });
+        if self.gone.is_cancelled() && progress.state != JobState::Done {
+            progress.state = JobState::Failed;
+            progress.error = Some("its database is not here any more".into());
+        }
         progress.ended_at = Some(Timestamp::host_now());
         let outcome = match &self.task {
             Task::Act { act, .. } => words::outcome(*act, progress.applied, &progress.refused),
@@ -216,7 +239,11 @@ impl Job {
             _ => outcome,
         };
         let outcome = with_reason(format!("job {}: {outcome}", self.id), self.reason.as_deref());
-        hand.audit(self.task.action(), target, outcome, progress.applied).await;
+        let audit = hand.audit(self.task.action(), target, outcome, progress.applied);
+        match self.gone.is_cancelled() {
+            false => audit.await,
+            true => timeout(LAST_WORDS, audit).await.unwrap_or_default(),
+        }
         // Last, so that who sees it ended finds it in the audit log.
         *self.lock() = progress;
     }

@@ -3,80 +3,35 @@
 pub(crate) mod act;
 pub(crate) mod audit;
 pub(crate) mod failures;
+pub(crate) mod fleet;
 pub(crate) mod jobs;
 pub(crate) mod purge;
+pub(crate) mod queues;
 pub(crate) mod words;
 
-use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use axum::http::StatusCode;
-use postroom_core::store::{AdminStore, BoxFuture, TransactionalStore};
-use postroom_core::{Message, Outbox, Published, Result};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::jobs::Jobs;
+use self::queues::Shelf;
+pub(crate) use self::queues::{Queue, Queues};
 use crate::Settings;
 use crate::access::Access;
 use crate::access::rates::Rates;
 use crate::access::session::Sessions;
-use crate::metrics::Watch;
+use crate::databases::{Databases, List};
+use crate::metrics::{Gone, Watch};
 use crate::problem::Problem;
-use crate::sampler::Sampler;
-
-type Publish = Arc<dyn Fn(Message) -> BoxFuture<'static, Result<Published>> + Send + Sync>;
-
-/// A database under a name that people know it by.
-pub struct Database {
-    name: String,
-    boxes: Vec<Arc<dyn AdminStore>>,
-    publish: Publish,
-}
-
-impl Database {
-    /// The boxes of a store: the outbox and the inbox beside it, or the inbox alone when that is
-    /// what the store is.
-    pub fn new<S>(name: impl Into<String>, store: S) -> Self
-    where
-        S: AdminStore + TransactionalStore,
-    {
-        let is_outbox = store.local().snapshot().queue == "outbox";
-        let inbox: Arc<dyn AdminStore> = Arc::new(store.inbox());
-        let store = Arc::new(store);
-        let mut boxes: Vec<Arc<dyn AdminStore>> = Vec::new();
-        if is_outbox {
-            boxes.push(Arc::clone(&store) as Arc<dyn AdminStore>);
-        }
-        boxes.push(inbox);
-        let outbox = Outbox::<S>::new(store);
-        let publish: Publish = Arc::new(move |message| {
-            let outbox = outbox.clone();
-            Box::pin(async move { outbox.publish(message).await })
-        });
-        Self { name: name.into(), boxes, publish }
-    }
-}
-
-impl fmt::Debug for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// One box of one database.
-pub(crate) struct Queue {
-    pub(crate) database: String,
-    /// `outbox` or `inbox`.
-    pub(crate) kind: &'static str,
-    pub(crate) store: Arc<dyn AdminStore>,
-    pub(crate) publish: Publish,
-    pub(crate) sampler: Sampler,
-}
 
 /// The state of the router.
 pub(crate) struct Desk {
-    pub(crate) queues: Vec<Queue>,
+    shelf: Arc<Shelf>,
+    /// Begins and ends samplers when the list changes and nobody asks.
+    _keeper: AbortOnDropHandle<()>,
     pub(crate) access: Access,
     pub(crate) sessions: Sessions,
     pub(crate) rates: Rates,
@@ -94,21 +49,14 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn open(databases: Vec<Database>, access: Access, settings: Settings) -> Arc<Self> {
-        let mut queues = Vec::new();
-        for Database { name, boxes, publish } in databases {
-            for store in boxes {
-                queues.push(Queue {
-                    database: name.clone(),
-                    kind: store.local().snapshot().queue,
-                    sampler: Sampler::start(Arc::clone(&store)),
-                    store,
-                    publish: Arc::clone(&publish),
-                });
-            }
-        }
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(crate) fn open(databases: Databases, access: Access, settings: Settings) -> Arc<Self> {
+        let shelf = Arc::new(Shelf::new(databases));
+        let keeper = tokio::spawn(keep(Arc::downgrade(&shelf), shelf.changes()));
         Arc::new(Self {
-            queues,
+            shelf,
+            _keeper: AbortOnDropHandle::new(keeper),
             access,
             sessions: Sessions::default(),
             rates: Rates::new(settings.limits),
@@ -136,25 +84,26 @@ impl Desk {
         }
     }
 
-    /// The box that a request means. Without a name it is the first one.
-    pub(crate) fn queue(
-        &self,
-        database: Option<&str>,
-        kind: Option<&str>,
-    ) -> Result<&Queue, Problem> {
-        let wanted = |queue: &&Queue| {
-            database.is_none_or(|name| queue.database == name)
-                && kind.is_none_or(|kind| queue.kind == kind)
-        };
-        self.queues.iter().find(wanted).ok_or_else(|| {
-            let known: Vec<_> = self.queues.iter().map(Queue::to_string).collect();
-            Problem::not_found(format!("no such box; there are: {}", known.join(", ")))
-        })
+    /// All boxes there are now. A request asks once, and works with what it got.
+    pub(crate) fn queues(&self) -> Arc<Queues> {
+        self.shelf.queues()
+    }
+
+    /// The list of databases, as it changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<List>> {
+        self.shelf.changes()
+    }
+
+    /// What is not among the metrics any more.
+    pub(crate) fn gone(&self) -> &Gone {
+        self.shelf.gone()
     }
 }
 
-impl fmt::Display for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.database, self.kind)
+/// Looks at the list whenever it changes.
+async fn keep(shelf: Weak<Shelf>, mut changes: watch::Receiver<Arc<List>>) {
+    while changes.changed().await.is_ok() {
+        let Some(shelf) = shelf.upgrade() else { return };
+        shelf.queues();
     }
 }

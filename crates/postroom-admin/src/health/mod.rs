@@ -3,19 +3,22 @@
 //! It is judged from the last sample of each queue and from its age, so that an answer never waits
 //! for a database.
 
+mod fleet;
 mod probes;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use postroom_core::fleet::MemberStatus;
 use postroom_core::observe::Circuit;
 use postroom_core::store::Wakes;
 use serde::Serialize;
 
-use crate::sampler::{Sample, Seen};
+use crate::sampler::Sample;
 
-pub(crate) use probes::{of_queue, routes};
+pub(crate) use fleet::brief;
+pub(crate) use probes::{of_queue, routes, worst};
 
 /// From when on things are not well. What has no limit is not judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,8 +64,8 @@ pub struct Thresholds {
     /// A dispatcher of this process that gave no sign of life for this long is stuck, and the
     /// process is not alive. Default a minute.
     pub stuck: Duration,
-    /// Figures older than this count as a database that does not answer. Default a minute and a
-    /// half.
+    /// Figures that should have come so long ago count as a database that does not answer. Default
+    /// a minute and a half.
     pub stale: Duration,
 }
 
@@ -125,6 +128,9 @@ impl fmt::Display for Check {
     }
 }
 
+/// So many checks are told one by one. Of more, those that are well are left out.
+const MOST_CHECKS: usize = 200;
+
 /// How all is.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
@@ -133,9 +139,36 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// As bad as the worst of them.
     pub(crate) fn of(checks: Vec<Check>) -> Self {
         let worst = checks.iter().map(|check| check.status).max();
         Self { status: worst.unwrap_or(Status::Healthy), checks }
+    }
+
+    /// Unhealthy when every one of these is, and degraded when anything is not well: of many, a
+    /// bad one is not the end of all.
+    fn of_many(stores: &BTreeMap<&str, Status>, checks: Vec<Check>) -> Self {
+        let all_bad = stores.values().all(|status| *status == Status::Unhealthy);
+        let report = Self::of(checks);
+        let status = match all_bad && !stores.is_empty() {
+            true => Status::Unhealthy,
+            false => report.status.min(Status::Degraded),
+        };
+        Self { status, ..report }
+    }
+
+    /// With few enough checks to be read, worst first where some are left out.
+    pub(crate) fn brief(mut self) -> Self {
+        let all = self.checks.len();
+        if all > MOST_CHECKS {
+            self.checks.retain(|check| check.status != Status::Healthy);
+            self.checks.sort_by_key(|check| std::cmp::Reverse(check.status));
+            self.checks.truncate(MOST_CHECKS);
+            let message = format!("{} further checks are not told", all - self.checks.len());
+            let status = Status::Healthy;
+            self.checks.push(Check { name: "others", of: "all".to_owned(), status, message });
+        }
+        self
     }
 }
 
@@ -147,6 +180,8 @@ pub(crate) struct Look<'a> {
     pub(crate) sample: &'a Sample,
     /// How old the sample is.
     pub(crate) age: Duration,
+    /// For how long a newer one was due and did not come.
+    pub(crate) late: Duration,
 }
 
 /// A place that messages go to, as a relay knows it.
@@ -161,16 +196,46 @@ pub struct SinkState {
 }
 
 /// Whether this process can do its work.
-pub(crate) fn ready(looks: &[Look<'_>], sinks: &[SinkState], limits: &Thresholds) -> Report {
-    let mut checks = databases(looks, limits);
+pub(crate) fn ready(
+    looks: &[Look<'_>],
+    members: &[MemberStatus],
+    sinks: &[SinkState],
+    limits: &Thresholds,
+) -> Report {
+    let mut stores: BTreeMap<&str, Status> = BTreeMap::new();
+    let mut worse = |store, status: Status| {
+        let worst = stores.entry(store).or_insert(status);
+        *worst = status.max(*worst);
+    };
+    members.iter().filter_map(fleet::burden).for_each(|(store, status)| worse(store, status));
+    let mut checks = Vec::new();
+    for check in databases(looks, limits, false) {
+        worse(check.0, check.1.status);
+        checks.push(check.1);
+    }
     for look in looks {
-        // What was seen long ago says nothing about now.
-        if let Some(seen) = look.sample.seen.as_ref().filter(|_| look.age <= limits.stale) {
-            checks.extend(queue(look, seen, limits));
+        for check in queue(look, limits) {
+            worse(look.database, check.status);
+            checks.push(check);
         }
     }
     checks.extend(sinks.iter().map(sink));
-    Report::of(checks)
+    let some_serve = stores.values().any(|status| *status != Status::Unhealthy);
+    checks.extend(members.iter().filter_map(|member| fleet::check(member, some_serve)));
+    Report::of_many(&stores, checks)
+}
+
+/// What is judged about one database and about what messages go to, as [`ready`] judges it.
+/// `others_answer` says whether any other database does.
+pub(crate) fn of_one(
+    looks: &[Look<'_>],
+    others_answer: bool,
+    sinks: &[SinkState],
+    limits: &Thresholds,
+) -> Vec<Check> {
+    let databases = databases(looks, limits, others_answer).into_iter().map(|(_, check)| check);
+    let queues = looks.iter().flat_map(|look| queue(look, limits));
+    databases.chain(queues).chain(sinks.iter().map(sink)).collect()
 }
 
 /// Whether this process is alive: what a restart would cure, and nothing else.
@@ -186,50 +251,74 @@ pub(crate) fn alive(beats: &[(String, Option<Duration>)], limits: &Thresholds) -
     Report::of(beats.iter().filter_map(dispatcher).collect())
 }
 
-/// Whether every database has answered once.
-pub(crate) fn started(looks: &[Look<'_>]) -> Report {
+/// Whether every database has answered once, or, of many, was at least asked.
+pub(crate) fn started(looks: &[Look<'_>], members: &[MemberStatus]) -> Report {
+    let has_answered = |look: &Look<'_>| !look.sample.points.is_empty();
+    let is_only = looks.iter().all(|look| look.database == looks[0].database);
+    let some_answered = !is_only && looks.iter().any(has_answered);
     let check = |look: &Look<'_>| {
-        let (status, message) = match look.sample.points.is_empty() {
-            true => (Status::Unhealthy, "has not answered yet"),
-            false => (Status::Healthy, "ok"),
+        let (status, message) = match (has_answered(look), look.sample.was_asked) {
+            (true, _) => (Status::Healthy, "ok"),
+            (false, true) if some_answered => (Status::Degraded, "does not answer"),
+            (false, _) => (Status::Unhealthy, "has not answered yet"),
         };
         let of = format!("{}/{}", look.database, look.kind);
         Check { name: "database", of, status, message: message.to_owned() }
     };
-    Report::of(looks.iter().map(check).collect())
+    let opening = members.iter().filter_map(fleet::opening);
+    Report::of(looks.iter().map(check).chain(opening).collect())
+}
+
+/// What a database said at the last look.
+#[derive(PartialEq, Eq)]
+enum Answer {
+    Well,
+    NotAsked,
+    /// And what is known of it.
+    None(String),
 }
 
 /// One that is away while others work is not the end of all.
-fn databases(looks: &[Look<'_>], limits: &Thresholds) -> Vec<Check> {
+fn databases<'a>(
+    looks: &[Look<'a>],
+    limits: &Thresholds,
+    others_answer: bool,
+) -> Vec<(&'a str, Check)> {
     let mut databases: BTreeMap<&str, Vec<&Look<'_>>> = BTreeMap::new();
     for look in looks {
         databases.entry(look.database).or_default().push(look);
     }
     let away = |looks: &[&Look<'_>]| {
-        let stale = looks.iter().find(|look| look.age > limits.stale);
+        let stale = looks.iter().find(|look| look.late > limits.stale);
         match stale {
-            Some(look) => Some(format!("was last looked at {} ago", span(look.age))),
+            Some(look) => Answer::None(format!("was last looked at {} ago", span(look.age))),
+            None if looks.iter().any(|look| !look.sample.was_asked) => Answer::NotAsked,
             None if looks.iter().any(|look| look.sample.seen.is_none()) => {
-                Some("does not answer".to_owned())
+                Answer::None("does not answer".to_owned())
             }
-            None => None,
+            None => Answer::Well,
         }
     };
-    let found: Vec<_> = databases.iter().map(|(name, looks)| (name, away(looks))).collect();
-    let some_answer = found.iter().any(|(_, away)| away.is_none());
-    let check = |(name, away): (&&str, Option<String>)| {
-        let status = match (&away, some_answer) {
-            (None, _) => Status::Healthy,
-            (Some(_), true) => Status::Degraded,
-            (Some(_), false) => Status::Unhealthy,
+    let found: Vec<_> = databases.iter().map(|(name, looks)| (*name, away(looks))).collect();
+    let some_answer = others_answer || found.iter().any(|(_, away)| *away == Answer::Well);
+    let check = |(name, away): (&'a str, Answer)| {
+        let bad = if some_answer { Status::Degraded } else { Status::Unhealthy };
+        let (status, message) = match away {
+            Answer::Well => (Status::Healthy, "ok".to_owned()),
+            Answer::None(why) => (bad, why),
+            // One that comes to others is no trouble.
+            Answer::NotAsked if some_answer => (Status::Healthy, "is looked at soon".to_owned()),
+            Answer::NotAsked => (Status::Unhealthy, "has not answered yet".to_owned()),
         };
-        let message = away.unwrap_or_else(|| "ok".to_owned());
-        Check { name: "database", of: (*name).to_owned(), status, message }
+        (name, Check { name: "database", of: name.to_owned(), status, message })
     };
     found.into_iter().map(check).collect()
 }
 
-fn queue(look: &Look<'_>, seen: &Seen, limits: &Thresholds) -> Vec<Check> {
+fn queue(look: &Look<'_>, limits: &Thresholds) -> Vec<Check> {
+    // What was seen long ago says nothing about now.
+    let is_known = look.late <= limits.stale;
+    let Some(seen) = look.sample.seen.as_ref().filter(|_| is_known) else { return Vec::new() };
     let (stats, snapshot) = (&seen.stats, &look.sample.snapshot);
     let check = |name, status, message: String| {
         let message = if status == Status::Healthy { "ok".to_owned() } else { message };

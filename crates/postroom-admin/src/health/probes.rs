@@ -10,12 +10,11 @@ use axum::http::header::{ACCEPT, CACHE_CONTROL};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http::HeaderValue};
-use postroom_core::Timestamp;
 use serde_json::json;
 
-use super::{Check, Look, Report, Status, alive, ready, started};
+use super::{Check, Look, Report, Status, Thresholds, alive, of_one, queue, ready, started};
 use crate::access::Right;
-use crate::desk::{Desk, Queue};
+use crate::desk::{Desk, Queue, Queues};
 use crate::routes::{Caller, Guarded, Need};
 use crate::sampler::Sample;
 
@@ -32,52 +31,67 @@ type Asked = (Option<Extension<Caller>>, RawQuery, HeaderMap);
 
 async fn livez(State(desk): State<Arc<Desk>>, asked: Asked) -> Response {
     let beat = |queue: &Queue| (queue.to_string(), queue.store.local().snapshot().beat);
-    let beats: Vec<_> = desk.queues.iter().map(beat).collect();
-    tell(&alive(&beats, &desk.watch.thresholds), &asked)
+    let beats: Vec<_> = desk.queues().iter().map(beat).collect();
+    tell(&alive(&beats, &desk.watch.thresholds).brief(), &asked)
 }
 
 async fn readyz(State(desk): State<Arc<Desk>>, asked: Asked) -> Response {
-    let samples = peek(&desk);
-    let sinks = desk.watch.sinks();
-    tell(&ready(&looks(&desk, &samples), &sinks, &desk.watch.thresholds), &asked)
+    let queues = desk.queues();
+    let samples = peek(&queues);
+    let (members, sinks) = (desk.watch.members(), desk.watch.sinks());
+    let report = ready(&looks(&queues, &samples), &members, &sinks, &desk.watch.thresholds);
+    tell(&report.brief(), &asked)
 }
 
 async fn startupz(State(desk): State<Arc<Desk>>, asked: Asked) -> Response {
-    let samples = peek(&desk);
-    tell(&started(&looks(&desk, &samples)), &asked)
+    let queues = desk.queues();
+    let samples = peek(&queues);
+    tell(&started(&looks(&queues, &samples), &desk.watch.members()).brief(), &asked)
 }
 
-fn peek(desk: &Desk) -> Vec<Arc<Sample>> {
-    desk.queues.iter().map(|queue| queue.sampler.peek()).collect()
+fn peek(queues: &Queues) -> Vec<Arc<Sample>> {
+    queues.iter().map(|queue| queue.sampler.peek()).collect()
 }
 
-fn looks<'a>(desk: &'a Desk, samples: &'a [Arc<Sample>]) -> Vec<Look<'a>> {
-    let now = Timestamp::host_now();
-    let look = |(queue, sample): (&'a Queue, &'a Arc<Sample>)| Look {
+fn looks<'a>(queues: &'a Queues, samples: &'a [Arc<Sample>]) -> Vec<Look<'a>> {
+    queues.iter().zip(samples).map(|(queue, sample)| look(queue, sample)).collect()
+}
+
+fn look<'a>(queue: &'a Queue, sample: &'a Sample) -> Look<'a> {
+    Look {
         database: &queue.database,
         kind: queue.kind,
         sample,
-        age: now.since(sample.at),
-    };
-    desk.queues.iter().zip(samples).map(look).collect()
+        age: sample.counted.elapsed(),
+        late: queue.sampler.late(),
+    }
 }
 
 /// What is judged about one queue and about what messages go to, as [`readyz`] judges it. `sample`
 /// is what its page shows.
 pub(crate) fn of_queue(desk: &Desk, queue: &Queue, sample: &Arc<Sample>) -> Vec<Check> {
-    let is_it = |other: &Queue| (&other.database, other.kind) == (&queue.database, queue.kind);
-    let seen = |other: &Queue| match is_it(other) {
+    let queues = desk.queues();
+    let seen = |other: &Queue| match other.kind == queue.kind {
         true => Arc::clone(sample),
         false => other.sampler.peek(),
     };
-    let samples: Vec<_> = desk.queues.iter().map(seen).collect();
-    let report = ready(&looks(desk, &samples), &desk.watch.sinks(), &desk.watch.thresholds);
+    let samples: Vec<_> = queues.of(&queue.database).map(seen).collect();
+    let own = queues.of(&queue.database).zip(&samples);
+    let looks: Vec<_> = own.map(|(queue, sample)| look(queue, sample)).collect();
+    let mut others = queues.iter().filter(|other| other.database != queue.database);
+    let others_answer = others.any(|other| other.sampler.last().seen.is_some());
+    let (sinks, limits) = (desk.watch.sinks(), &desk.watch.thresholds);
     let concerns = |check: &Check| match check.name {
-        "sink" => true,
-        "database" => check.of == queue.database,
+        "sink" | "database" => true,
         _ => check.of == queue.to_string(),
     };
-    report.checks.into_iter().filter(concerns).collect()
+    of_one(&looks, others_answer, &sinks, limits).into_iter().filter(concerns).collect()
+}
+
+/// What is worst about a queue, if anything is not well.
+pub(crate) fn worst(of: &Queue, sample: &Sample, limits: &Thresholds) -> Option<Check> {
+    let checks = queue(&look(of, sample), limits).into_iter();
+    checks.filter(|check| check.status != Status::Healthy).max_by_key(|check| check.status)
 }
 
 fn tell(report: &Report, (caller, query, headers): &Asked) -> Response {

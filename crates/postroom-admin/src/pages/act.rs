@@ -12,8 +12,8 @@ use super::filter::Filter;
 use super::flash::Flash;
 use super::frame::Ask;
 use super::list::capital;
+use crate::desk::Desk;
 use crate::desk::jobs::{JobId, Pace};
-use crate::desk::{Desk, Queue};
 use crate::problem::Problem;
 
 /// The fields of a form, in their order.
@@ -29,10 +29,6 @@ impl Fields {
     fn raw(&self, name: &str) -> Option<&str> {
         let mut values = self.0.iter().filter(|(key, _)| key == name);
         values.next().map(|(_, value)| value.as_str())
-    }
-
-    fn queue<'a>(&self, desk: &'a Desk) -> Result<&'a Queue, Problem> {
-        desk.queue(self.get("store"), self.get("box"))
     }
 
     fn ids(&self) -> Result<Vec<MessageId>, Problem> {
@@ -68,7 +64,7 @@ pub(super) async fn messages(
     Form(fields): Filled,
 ) -> Result<Response, Problem> {
     let fields = Fields(fields);
-    let queue = fields.queue(&desk)?;
+    let queue = &*ask.to_change(&fields.0)?;
     let act = act_of(fields.get("act"))?;
     let ids = fields.ids()?;
     if ids.is_empty() {
@@ -85,7 +81,7 @@ pub(super) async fn pause(
     Form(fields): Filled,
 ) -> Result<Response, Problem> {
     let fields = Fields(fields);
-    let queue = fields.queue(&desk)?;
+    let queue = &*ask.to_change(&fields.0)?;
     let topic = fields.get("topic");
     let is_new = desk.pause(&ask.caller, queue, topic, fields.get("why")).await?;
     queue.sampler.look();
@@ -105,7 +101,7 @@ pub(super) async fn resume(
     Form(fields): Filled,
 ) -> Result<Response, Problem> {
     let fields = Fields(fields);
-    let queue = fields.queue(&desk)?;
+    let queue = &*ask.to_change(&fields.0)?;
     let topic = fields.get("topic");
     let was_paused = desk.resume(&ask.caller, queue, topic, fields.get("why")).await?;
     queue.sampler.look();
@@ -127,7 +123,7 @@ pub(super) async fn begin(
 ) -> Result<Response, Problem> {
     let list = Filter::of(&fields).list()?;
     let fields = Fields(fields);
-    let queue = fields.queue(&desk)?;
+    let queue = &*ask.to_change(&fields.0)?;
     let pace = Pace {
         limit: number(&fields, "limit")?,
         rate: number(&fields, "rate")?.unwrap_or(Pace::RATE),
@@ -162,7 +158,7 @@ pub(super) async fn cancel_join(
 ) -> Result<Response, Problem> {
     let fields = Fields(fields);
     let id: JoinId = fields.get("id").unwrap_or_default().parse()?;
-    let queue = fields.queue(&desk)?;
+    let queue = &*ask.to_change(&fields.0)?;
     let was_open = desk.cancel_join(&ask.caller, queue, id, fields.get("why")).await?;
     Ok(fields.back(
         &ask,

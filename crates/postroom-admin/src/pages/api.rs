@@ -37,9 +37,7 @@ struct Named {
 }
 
 pub(super) async fn api(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
-    let sample = queue.sampler.at_hand();
-    let frame = Frame::new(&desk, &ask, queue, &sample, Place::Api, "API");
+    let frame = Frame::around(&desk, &ask, Place::Api, "API")?;
     let document = document(&ask.base);
     let mut operations = Vec::new();
     for (path, item) in &document.paths.paths {

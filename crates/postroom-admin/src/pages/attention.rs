@@ -20,13 +20,6 @@ pub(super) struct Attention {
     pub(super) link: Option<(String, &'static str)>,
 }
 
-/// Dead letters that wait for a person: discarded ones do not. Topics beyond those that are counted
-/// have none or few.
-pub(super) fn dead_letters(seen: &Seen) -> u64 {
-    let by_topic: u64 = seen.topics.iter().map(|topic| topic.dead).sum();
-    by_topic.min(seen.stats.dead)
-}
-
 /// Worst first: what health judges, and what waits for a person whatever the limits are.
 pub(super) fn of(sample: &Sample, checks: &[Check], limits: &Thresholds) -> Vec<Attention> {
     let mut found: Vec<_> =
@@ -128,7 +121,7 @@ fn waits(seen: &Seen, checks: &[Check]) -> Vec<Attention> {
         link: Some((link.0.to_owned(), link.1)),
     };
     let mut found = Vec::new();
-    let dead = dead_letters(seen);
+    let dead = seen.dead_letters();
     if dead > 0 {
         let what = words::many(dead, "dead letter", "dead letters");
         let more = "They are not tried again until somebody replays them.";

@@ -33,7 +33,7 @@ struct Row {
 }
 
 pub(super) async fn audit(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.at_hand();
     let before = ask.get("before").map(str::parse::<i64>).transpose();
     let before = before.map_err(|_| Problem::invalid("before must be the number of an entry"))?;

@@ -37,7 +37,7 @@ pub(super) async fn copy(
     Path(id): Path<String>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let message = find(&desk, queue, id.parse()?).await?;
     let sheet = sheet(&message);
     show(&desk, &ask, queue, &message, sheet).await
@@ -66,7 +66,7 @@ pub(super) async fn publish(
     ask: Ask,
     Form(written): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
-    let queue = desk.queue(value(&written, "store"), value(&written, "box"))?;
+    let queue = &*ask.to_change(&written)?;
     let id: MessageId = value(&written, "id").unwrap_or_default().parse()?;
     let raw = |name: &str| {
         let mut fields = written.iter().filter(|(key, _)| key == name);
@@ -85,7 +85,8 @@ pub(super) async fn publish(
         Ok(published) => {
             queue.sampler.look();
             let flash = Flash::good(format!("Published as a copy of {}.", words::short(id)));
-            Ok(flash.redirect(&ask.base, &frame::message_in(&desk, queue, published.id)))
+            let there = frame::page_of(&ask.queues, queue, &format!("/messages/{}", published.id));
+            Ok(flash.redirect(&ask.base, &there))
         }
         // The form shows the message, and to post it takes less than to see that.
         Err(problem) if is_theirs(&problem) && ask.caller.may(Right::Payload) => {

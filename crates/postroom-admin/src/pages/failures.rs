@@ -37,7 +37,7 @@ struct Group {
 }
 
 pub(super) async fn failures(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Failures, "Failures");
     let now = Timestamp::host_now();

@@ -8,12 +8,12 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse as _, Response};
-use postroom_core::MessageId;
 
+use super::act::value;
 use super::flash::{self, Flash};
-use super::{assets, attention, icons, words};
+use super::{assets, icons, words};
 use crate::access::{Access, Person, Right, Role};
-use crate::desk::{Desk, Queue};
+use crate::desk::{Desk, Queue, Queues};
 use crate::problem::Problem;
 use crate::routes::{Base, Caller};
 use crate::sampler::Sample;
@@ -26,6 +26,8 @@ pub(super) struct Ask {
     pub(super) here: String,
     /// The query, decoded.
     pub(super) query: Vec<(String, String)>,
+    /// All boxes, as they were when the request came.
+    pub(super) queues: Arc<Queues>,
     flash: Option<Flash>,
 }
 
@@ -37,7 +39,8 @@ impl FromRequestParts<Arc<Desk>> for Ask {
         let caller = Caller::from_request_parts(parts, desk).await?;
         let here = parts.uri.path_and_query().map_or("/", |here| here.as_str()).to_owned();
         let query = decoded(parts.uri.query().unwrap_or_default());
-        Ok(Self { base, caller, here, query, flash: Flash::read(&parts.headers) })
+        let flash = Flash::read(&parts.headers);
+        Ok(Self { base, caller, here, query, queues: desk.queues(), flash })
     }
 }
 
@@ -55,8 +58,13 @@ impl Ask {
     }
 
     /// The box that is meant.
-    pub(super) fn queue<'a>(&self, desk: &'a Desk) -> Result<&'a Queue, Problem> {
-        desk.queue(self.get("store"), self.get("box"))
+    pub(super) fn queue(&self) -> Result<Arc<Queue>, Problem> {
+        self.queues.find(self.get("store"), self.get("box"))
+    }
+
+    /// The box that a form with these fields is to change.
+    pub(super) fn to_change(&self, fields: &[(String, String)]) -> Result<Arc<Queue>, Problem> {
+        self.queues.find_to_change(value(fields, "store"), value(fields, "box"))
     }
 
     /// A page as an answer. A flash is shown once.
@@ -119,6 +127,35 @@ pub(super) struct Badge {
     pub(super) text: String,
 }
 
+/// So many stores are shown as links.
+const FEW_STORES: usize = 4;
+/// So many are offered to who types.
+const MOST_OFFERED: usize = 50;
+
+/// The way to another one of many stores.
+pub(super) struct Switch {
+    /// The one that is shown.
+    pub(super) current: String,
+    pub(super) kind: &'static str,
+    /// The page to show of the other one.
+    pub(super) at: &'static str,
+    /// Names to choose from; none when there are too many.
+    pub(super) offered: Vec<String>,
+}
+
+impl Switch {
+    fn new(queue: &Queue, ask: &Ask) -> Option<Self> {
+        let count = ask.queues.databases();
+        let names = ask.queues.names().filter(|_| count <= MOST_OFFERED);
+        (count > FEW_STORES).then(|| Self {
+            current: queue.database.clone(),
+            kind: queue.kind,
+            at: section(ask),
+            offered: names.map(ToOwned::to_owned).collect(),
+        })
+    }
+}
+
 /// What the base template needs.
 pub(super) struct Frame {
     pub(super) title: String,
@@ -127,6 +164,9 @@ pub(super) struct Frame {
     pub(super) here: String,
     /// The parameters that name the box, unless it is the first.
     scope: Vec<(&'static str, String)>,
+    /// Where a script hears of news; empty when the page is not worth being fetched as often.
+    pub(super) events: String,
+    pub(super) switch: Option<Switch>,
     pub(super) stores: Vec<Link>,
     pub(super) boxes: Vec<Link>,
     pub(super) nav: Vec<Group>,
@@ -156,12 +196,41 @@ impl Frame {
         place: Place,
         title: impl Into<String>,
     ) -> Self {
+        Self::with_box(desk, ask, Some((queue, sample)), place, title.into())
+    }
+
+    /// Around a page that is of no box: it stays at the one that is meant, if there is any.
+    pub(super) fn around(
+        desk: &Desk,
+        ask: &Ask,
+        place: Place,
+        title: &str,
+    ) -> Result<Self, Problem> {
+        if ask.queues.is_empty() {
+            return Ok(Self::with_box(desk, ask, None, place, title.to_owned()));
+        }
+        let queue = ask.queue()?;
+        Ok(Self::new(desk, ask, &queue, &queue.sampler.at_hand(), place, title))
+    }
+
+    fn with_box(
+        desk: &Desk,
+        ask: &Ask,
+        shown: Option<(&Queue, &Sample)>,
+        place: Place,
+        title: String,
+    ) -> Self {
         let person = &*ask.caller;
+        let queue = shown.map(|(queue, _)| queue);
+        let may = |right| person.may(right) && !desk.read_only && shown.is_some();
+        let is_kind = |kind| queue.is_some_and(|queue| queue.kind == kind);
         let mut frame = Self {
-            title: title.into(),
+            title,
             base: ask.base.clone(),
             here: ask.here.clone(),
-            scope: scope(desk, queue),
+            scope: queue.map(|queue| scope(&ask.queues, queue)).unwrap_or_default(),
+            events: format!("{}/api/v1/events", ask.base),
+            switch: None,
             stores: Vec::new(),
             boxes: Vec::new(),
             nav: Vec::new(),
@@ -169,17 +238,27 @@ impl Frame {
             who: person.name.clone(),
             role: role(person),
             can_log_out: matches!(desk.access, Access::Tokens(_)),
-            may_operate: person.may(Right::Operate) && !desk.read_only,
+            may_operate: may(Right::Operate),
             may_see_payloads: person.may(Right::Payload),
-            may_purge: person.may(Right::Administer) && !desk.read_only,
-            may_publish: person.may(Right::Operate) && !desk.read_only && queue.kind == "outbox",
-            is_inbox: queue.kind == "inbox",
-            box_name: format!("the {} of {}", queue.kind, queue.database),
+            may_purge: may(Right::Administer),
+            may_publish: may(Right::Operate) && is_kind("outbox"),
+            is_inbox: is_kind("inbox"),
+            box_name: queue
+                .map(|q| format!("the {} of {}", q.kind, q.database))
+                .unwrap_or_default(),
             flash: ask.flash.clone(),
         };
-        frame.stores = frame.store_links(desk, queue, ask);
-        frame.boxes = frame.box_links(desk, queue, ask);
-        frame.nav = frame.navigation(desk, queue, sample, place, person);
+        if let Some(queue) = queue {
+            frame.switch = Switch::new(queue, ask);
+            let own = [("store", queue.database.as_str()), ("box", queue.kind)];
+            frame.events = match place == Place::Stores && frame.switch.is_some() {
+                true => String::new(),
+                false => link(&ask.base, "/api/v1/events", own.into_iter()),
+            };
+            frame.stores = frame.store_links(queue, ask);
+            frame.boxes = frame.box_links(queue, ask);
+        }
+        frame.nav = frame.navigation(ask, shown, place, person);
         frame
     }
 
@@ -212,13 +291,15 @@ impl Frame {
         self.to(&format!("/messages/{}", id.to_string()))
     }
 
-    fn store_links(&self, desk: &Desk, queue: &Queue, ask: &Ask) -> Vec<Link> {
-        let mut names: Vec<&str> = desk.queues.iter().map(|q| q.database.as_str()).collect();
-        names.dedup();
-        let pages = names.into_iter().map(|name| {
+    /// Of few stores; for many there is the switch.
+    fn store_links(&self, queue: &Queue, ask: &Ask) -> Vec<Link> {
+        if self.switch.is_some() {
+            return Vec::new();
+        }
+        let pages = ask.queues.names().map(|name| {
             let pairs = [("store", name), ("box", queue.kind)];
-            let pairs =
-                if desk.queue(Some(name), Some(queue.kind)).is_ok() { &pairs } else { &pairs[..1] };
+            let has_it = ask.queues.of(name).any(|other| other.kind == queue.kind);
+            let pairs = if has_it { &pairs } else { &pairs[..1] };
             Link {
                 label: name.to_owned(),
                 href: link(&self.base, section(ask), pairs.iter().copied()),
@@ -228,10 +309,9 @@ impl Frame {
         pages.collect()
     }
 
-    fn box_links(&self, desk: &Desk, queue: &Queue, ask: &Ask) -> Vec<Link> {
-        let boxes = desk.queues.iter().filter(|other| other.database == queue.database);
-        let pages = boxes.map(|other| {
-            let scope = scope(desk, other);
+    fn box_links(&self, queue: &Queue, ask: &Ask) -> Vec<Link> {
+        let pages = ask.queues.of(&queue.database).map(|other| {
+            let scope = scope(&ask.queues, other);
             let pairs = scope.iter().map(|(name, value)| (*name, value.as_str()));
             Link {
                 label: if other.kind == "inbox" { "Inbox" } else { "Outbox" }.to_owned(),
@@ -244,26 +324,24 @@ impl Frame {
 
     fn navigation(
         &self,
-        desk: &Desk,
-        queue: &Queue,
-        sample: &Sample,
+        ask: &Ask,
+        shown: Option<(&Queue, &Sample)>,
         place: Place,
         person: &Person,
     ) -> Vec<Group> {
-        let is_inbox = queue.kind == "inbox";
-        let place = if place == Place::Messages && is_inbox { Place::Inbox } else { place };
+        let place = if place == Place::Messages && self.is_inbox { Place::Inbox } else { place };
         let item = |at: Place, label, path: &str, icon, key| Item {
             label,
             href: self.to(path),
             icon,
             key,
-            badge: badge(at, sample),
+            badge: shown.and_then(|(_, sample)| badge(at, sample)),
             current: at == place,
         };
         let of_box = |at: Place, label, kind, icon, key| {
-            let there =
-                desk.queue(Some(&queue.database), Some(kind)).map(|queue| scope(desk, queue));
-            let there = there.unwrap_or_default();
+            let mut there = shown.into_iter().flat_map(|(queue, _)| ask.queues.of(&queue.database));
+            let there = there.find(|queue| queue.kind == kind);
+            let there = there.map(|queue| scope(&ask.queues, queue)).unwrap_or_default();
             let pairs = there.iter().map(|(name, value)| (*name, value.as_str()));
             let href = link(&self.base, "/messages", pairs);
             Item { label, href, icon, key, badge: None, current: at == place }
@@ -306,7 +384,7 @@ fn badge(place: Place, sample: &Sample) -> Option<Badge> {
     let seen = sample.seen.as_ref()?;
     let (class, number) = match place {
         Place::Failures => ("warn", seen.stats.failed),
-        Place::Dead => ("bad", attention::dead_letters(seen)),
+        Place::Dead => ("bad", seen.dead_letters()),
         Place::Keys => ("warn", seen.blocked.len() as u64),
         Place::Topics => ("warn", seen.pauses.len() as u64),
         _ => return None,
@@ -316,25 +394,29 @@ fn badge(place: Place, sample: &Sample) -> Option<Badge> {
 
 /// A page of one thing in one box has no twin in another: links between boxes go to its list.
 fn section(ask: &Ask) -> &'static str {
-    let path = ask.here.split('?').next().unwrap_or_default();
+    section_of(ask.here.split('?').next().unwrap_or_default())
+}
+
+/// The list that a path belongs to.
+pub(super) fn section_of(path: &str) -> &'static str {
     let sections = ["/messages", "/failures", "/dead", "/topics", "/keys", "/joins"];
     let more = ["/dispatchers", "/stores", "/jobs", "/audit", "/purge"];
     let mut all = sections.into_iter().chain(more);
     all.find(|section| path.starts_with(section)).unwrap_or("/")
 }
 
-fn scope(desk: &Desk, queue: &Queue) -> Vec<(&'static str, String)> {
-    match desk.queues.first() {
-        Some(first) if first.database == queue.database && first.kind == queue.kind => Vec::new(),
-        _ => vec![("store", queue.database.clone()), ("box", queue.kind.to_owned())],
+/// Where databases come and go, every link says which one it means.
+pub(super) fn scope(queues: &Queues, queue: &Queue) -> Vec<(&'static str, String)> {
+    match queues.is_default(queue) {
+        true => Vec::new(),
+        false => vec![("store", queue.database.clone()), ("box", queue.kind.to_owned())],
     }
 }
 
-/// The page of a message, below the base path.
-pub(super) fn message_in(desk: &Desk, queue: &Queue, id: MessageId) -> String {
-    let scope = scope(desk, queue);
-    let pairs = scope.iter().map(|(name, value)| (*name, value.as_str()));
-    link("", &format!("/messages/{id}"), pairs)
+/// A page of a box, below the base path.
+pub(super) fn page_of(queues: &Queues, queue: &Queue, path: &str) -> String {
+    let scope = scope(queues, queue);
+    link("", path, scope.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
 fn link<'a>(base: &str, path: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {

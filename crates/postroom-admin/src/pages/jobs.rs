@@ -41,7 +41,7 @@ struct Planned {
 
 /// A dry run: what it would be done to.
 pub(super) async fn plan(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let act = act_of(ask.get("act"))?;
     let now = Timestamp::host_now();
     let filter = Filter::of(&ask.query);
@@ -179,9 +179,7 @@ async fn show(
     jobs: &[Arc<Job>],
     is_one: bool,
 ) -> Result<Response, Problem> {
-    let queue = ask.queue(desk)?;
-    let sample = queue.sampler.at_hand();
-    let frame = Frame::new(desk, ask, queue, &sample, Place::Jobs, "Jobs");
+    let frame = Frame::around(desk, ask, Place::Jobs, "Jobs")?;
     let now = Timestamp::host_now();
     let jobs = jobs.iter().map(|job| Row::new(job, &frame, now)).collect();
     ask.show(&Jobs { jobs, is_one, frame })

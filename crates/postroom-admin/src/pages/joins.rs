@@ -94,7 +94,7 @@ impl Row {
 }
 
 pub(super) async fn joins(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.at_hand();
     let wanted = ask.get("state");
     let list = ListJoins {
@@ -143,7 +143,7 @@ pub(super) async fn join(
     Path(id): Path<String>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let id: JoinId = id.parse()?;
     let found = queue.store.join(id).await?;
     let found = found.ok_or_else(|| Problem::not_found(format!("no join {id} in {queue}")))?;

@@ -34,7 +34,7 @@ struct Row {
 }
 
 pub(super) async fn keys(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Keys, "Ordering keys");
     let now = Timestamp::host_now();

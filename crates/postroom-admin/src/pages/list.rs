@@ -35,9 +35,9 @@ struct Messages {
     publish: String,
 }
 
-struct Tab {
-    link: Link,
-    count: Option<String>,
+pub(super) struct Tab {
+    pub(super) link: Link,
+    pub(super) count: Option<String>,
 }
 
 /// What the fields of the filter offer: value, label, chosen.
@@ -115,7 +115,7 @@ pub(super) async fn dead(state: State<Arc<Desk>>, ask: Ask) -> Result<Response, 
 }
 
 async fn list(State(desk): State<Arc<Desk>>, ask: Ask, place: Place) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.at_hand();
     let now = Timestamp::host_now();
     let is_dead = place == Place::Dead;
@@ -244,7 +244,7 @@ fn choices(filter: &Filter) -> Choices {
 
 /// An id leads to its message, a topic to its messages, and anything else is the text of an error.
 pub(super) async fn jump(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Messages, "");
     let to = ask.get("to").unwrap_or_default();

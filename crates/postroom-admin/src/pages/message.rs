@@ -85,7 +85,7 @@ pub(super) async fn message(
     Path(id): Path<String>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let id: MessageId = id.parse()?;
     let detail = desk.find(queue, id).await?;
     // What blocks a message is among the figures; other messages need not wait for them.
@@ -131,7 +131,7 @@ pub(super) async fn download(
     Path(id): Path<String>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let detail = desk.find(ask.queue(&desk)?, id.parse()?).await?;
+    let detail = desk.find(&*ask.queue()?, id.parse()?).await?;
     let Some(message) = detail.record.message else {
         return Err(Problem::not_found("its row can not be decoded"));
     };

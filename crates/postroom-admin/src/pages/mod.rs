@@ -68,6 +68,7 @@ pub(crate) fn routes() -> Guarded {
         .post("/joins/cancel", operate, act::cancel_join)
         .get("/dispatchers", view, nodes::nodes)
         .get("/stores", view, stores::stores)
+        .get("/switch", view, stores::switch)
         .get("/audit", administer, audit::audit)
         .get("/api", view, api::api)
         .get("/login", Need::Public, login::login)

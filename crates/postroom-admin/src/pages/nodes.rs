@@ -54,7 +54,7 @@ impl NodeRow {
 }
 
 pub(super) async fn nodes(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.latest().await;
     let now = Timestamp::host_now();
     let nodes = sample.seen.iter().flat_map(|seen| &seen.nodes);

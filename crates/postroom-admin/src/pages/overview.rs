@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use postroom_core::{Latency, Timestamp};
 
-use super::attention::{self, Attention, class_of, dead_letters, failing};
+use super::attention::{self, Attention, class_of, failing};
 use super::chart::{Chart, Series};
 use super::frame::{Ask, Frame, Place};
 use super::nodes::NodeRow;
@@ -32,6 +32,13 @@ struct Overview {
     nodes: Vec<NodeRow>,
 }
 
+/// Before there is a database.
+#[derive(Template)]
+#[template(path = "nothing.html")]
+struct Nothing {
+    frame: Frame,
+}
+
 pub(super) struct Figure {
     pub(super) name: &'static str,
     pub(super) value: String,
@@ -42,7 +49,11 @@ pub(super) struct Figure {
 }
 
 pub(super) async fn overview(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    if ask.queues.is_empty() {
+        return ask
+            .show(&Nothing { frame: Frame::around(&desk, &ask, Place::Overview, "Overview")? });
+    }
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Overview, "Overview");
     let now = Timestamp::host_now();
@@ -109,10 +120,10 @@ fn figures(seen: &Seen, sample: &Sample, checks: &[Check], frame: &Frame) -> Vec
             )
         },
         Figure {
-            class: if dead_letters(seen) > 0 { "bad" } else { "" },
+            class: if seen.dead_letters() > 0 { "bad" } else { "" },
             ..figure(
                 "Dead",
-                words::count(dead_letters(seen)),
+                words::count(seen.dead_letters()),
                 "need a person".into(),
                 Some("/dead"),
             )

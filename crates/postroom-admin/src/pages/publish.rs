@@ -62,9 +62,9 @@ pub(super) async fn form(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Resp
     desk.may_change()?;
     let mut sheet = sheet();
     sheet.fill(|name| ask.get(name));
-    let queue = ask.queue(&desk)?;
-    let outbox = desk.queue(Some(&queue.database), Some("outbox"))?;
-    show(&desk, &ask, outbox, sheet).await
+    let queue = &*ask.queue()?;
+    let outbox = ask.queues.find(Some(&queue.database), Some("outbox"))?;
+    show(&desk, &ask, &outbox, sheet).await
 }
 
 /// Publishes it and shows it, or says what is wrong with it.
@@ -73,7 +73,7 @@ pub(super) async fn publish(
     ask: Ask,
     Form(written): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
-    let queue = desk.queue(value(&written, "store"), value(&written, "box"))?;
+    let queue = &*ask.to_change(&written)?;
     let mut sheet = sheet();
     sheet.fill(|name| value(&written, name));
     let published = match message(&sheet) {
@@ -83,7 +83,7 @@ pub(super) async fn publish(
     match published {
         Ok(published) => {
             queue.sampler.look();
-            let there = frame::message_in(&desk, queue, published.id);
+            let there = frame::page_of(&ask.queues, queue, &format!("/messages/{}", published.id));
             Ok(told(published).redirect(&ask.base, &there))
         }
         Err(problem) if is_theirs(&problem) => {

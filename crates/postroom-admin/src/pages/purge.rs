@@ -51,7 +51,7 @@ fn sheet() -> Sheet {
 /// The form; with ages in the address, what they would delete.
 pub(super) async fn plan(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
     desk.may_change()?;
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let mut sheet = sheet();
     if !AGES.iter().any(|name| ask.query.iter().any(|(key, _)| key == name)) {
         sheet.fill(|name| ["done", "keys"].contains(&name).then_some("30d"));
@@ -73,7 +73,7 @@ pub(super) async fn begin(
     ask: Ask,
     Form(written): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
-    let queue = desk.queue(value(&written, "store"), value(&written, "box"))?;
+    let queue = &*ask.to_change(&written)?;
     let mut sheet = sheet();
     sheet.fill(|name| value(&written, name));
     let begun = ages(&sheet)

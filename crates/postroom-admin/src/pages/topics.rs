@@ -59,7 +59,7 @@ impl Pause {
 }
 
 pub(super) async fn topics(State(desk): State<Arc<Desk>>, ask: Ask) -> Result<Response, Problem> {
-    let queue = ask.queue(&desk)?;
+    let queue = &*ask.queue()?;
     let sample = queue.sampler.latest().await;
     let frame = Frame::new(&desk, &ask, queue, &sample, Place::Topics, "Topics");
     let now = Timestamp::host_now();

@@ -3,6 +3,7 @@
 
 pub(crate) mod demo;
 pub(crate) mod driver;
+pub(crate) mod fleet;
 pub(crate) mod hostile;
 pub(crate) mod html;
 pub(crate) mod vectors;

@@ -2,7 +2,6 @@
 //!
 //! It has a thread and connections of its own. Whatever is asked of it, deliveries keep theirs.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -16,7 +15,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use postroom_admin::{Access, Admin, Database, Exporter, Person, Role, SinkState, Token};
+use postroom::fleet::MemberStatus;
+use postroom_admin::{Access, Admin, Databases, Exporter, Person, Role, SinkState, Token};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -83,9 +83,10 @@ impl Door {
     /// there.
     pub(super) fn serve(
         self,
-        shown: mpsc::UnboundedReceiver<Change>,
+        mut shown: mpsc::UnboundedReceiver<Change>,
         exporter: Exporter,
         sinks: impl Fn() -> Vec<SinkState> + Send + Sync + 'static,
+        members: impl Fn() -> Vec<MemberStatus> + Send + Sync + 'static,
     ) -> Result<Serving, Failure> {
         let no_thread = |error: std::io::Error| {
             Failure::new(Exit::Error, "can not start the dashboard").why(&error)
@@ -102,7 +103,9 @@ impl Door {
         let stop = CancellationToken::new();
         let until = stop.clone();
         let body = async move {
-            let databases = databases(shown);
+            let databases = Databases::default();
+            show_what_there_is(&databases, &mut shown);
+            tokio::spawn(keep_showing(databases.clone(), shown));
             let render = exporter.clone();
             let router = Admin::new(databases, access)
                 .read_only(settings.read_only)
@@ -111,6 +114,7 @@ impl Door {
                 .trust_forwarded_for(settings.trust_proxy)
                 .thresholds(settings.thresholds)
                 .sinks(sinks)
+                .members(members)
                 .metrics(move || render.render())
                 .public_metrics(settings.public_metrics)
                 .shutdown(until.clone())
@@ -133,16 +137,24 @@ impl Door {
     }
 }
 
-/// What is to be shown so far.
-fn databases(mut shown: mpsc::UnboundedReceiver<Change>) -> Vec<Database> {
-    let mut databases = BTreeMap::new();
+/// At once, so that the first one who looks sees it.
+fn show_what_there_is(databases: &Databases, shown: &mut mpsc::UnboundedReceiver<Change>) {
     while let Ok(change) = shown.try_recv() {
-        match change {
-            Change::Show(id, database) => _ = databases.insert(id, database()),
-            Change::Hide(id) => _ = databases.remove(&id),
-        }
+        apply(databases, change);
     }
-    databases.into_values().collect()
+}
+
+async fn keep_showing(databases: Databases, mut shown: mpsc::UnboundedReceiver<Change>) {
+    while let Some(change) = shown.recv().await {
+        apply(&databases, change);
+    }
+}
+
+fn apply(databases: &Databases, change: Change) {
+    match change {
+        Change::Show(_, database) => databases.add(database()),
+        Change::Hide(id) => _ = databases.remove(id.as_str()),
+    }
 }
 
 /// A dashboard that people may look at.

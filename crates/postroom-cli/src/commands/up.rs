@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postroom::fleet::{
-    Fleet, FleetConfig, Home, Listed, Refreshed, RunningFleet, StoreId, Stores, Strategy,
-    Watcher as _,
+    Fleet, FleetConfig, Home, Listed, MemberStatus, Refreshed, RunningFleet, StoreId, Stores,
+    Strategy, Watcher as _,
 };
 use postroom_admin::{Exporter, SinkState};
 use postroom_sinks::Probed;
@@ -61,7 +61,9 @@ pub(super) async fn run(
     let fleet = start(args, &config, Stores::new(roster, keeper), home, shown, &traces)?;
     say(&told);
     let serving = match door.zip(exporter) {
-        Some((door, exporter)) => Some(serve(door, exporter, changes, &config.sinks)?),
+        Some((door, exporter)) => {
+            Some(serve(door, exporter, changes, &config.sinks, fleet.watch_members())?)
+        }
         None => None,
     };
     let probes = look_at_sinks(std::mem::take(&mut config.sinks));
@@ -175,6 +177,7 @@ fn serve(
     exporter: Exporter,
     changes: mpsc::UnboundedReceiver<Change>,
     sinks: &[NamedSink],
+    members: impl Fn() -> Vec<MemberStatus> + Send + Sync + 'static,
 ) -> Result<Serving, Failure> {
     let named = |sink: &NamedSink| (sink.name.clone(), sink.kind, Arc::clone(&sink.probe));
     let sinks: Vec<_> = sinks.iter().map(named).collect();
@@ -185,7 +188,7 @@ fn serve(
         }
         states
     };
-    door.serve(changes, exporter, states)
+    door.serve(changes, exporter, states, members)
 }
 
 /// What is delivered: by name, or how many when there are too many to read.

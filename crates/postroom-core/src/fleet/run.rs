@@ -187,6 +187,13 @@ where
         self.crew.statuses()
     }
 
+    /// What [`members`](Self::members) says, for whoever looks from elsewhere, such as an admin API;
+    /// nothing after the fleet is gone.
+    pub fn watch_members(&self) -> impl Fn() -> Vec<MemberStatus> + Send + Sync + use<P, O> {
+        let crew = Arc::downgrade(&self.crew);
+        move || crew.upgrade().map(|crew| crew.statuses()).unwrap_or_default()
+    }
+
     /// The stores, with their open handles.
     #[must_use]
     pub fn stores(&self) -> &Stores<P, O> {

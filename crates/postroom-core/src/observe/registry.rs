@@ -46,6 +46,7 @@ const BOX: &[&str] = &["store", "queue"];
 const TOPIC: &[&str] = &["store", "queue", "topic"];
 const WINDOW: &[&str] = &["store", "queue", "window"];
 const SINK: &[&str] = &["sink", "kind"];
+const STATE: &[&str] = &["state"];
 const VERSION: &[&str] = &["version"];
 
 macro_rules! metrics {
@@ -125,6 +126,8 @@ metrics! {
         "1 when the receiver was there the last time, or was not tried yet, else 0";
     SINK_CIRCUIT, Gauge, "postroom_sink_circuit_state", Count, SINK,
         "0 closed: messages go there; 1 half open: the next one tries; 2 open: none do";
+    FLEET_STORES, Gauge, "postroom_fleet_stores", Count, STATE,
+        "stores of the fleet by state: serving, elsewhere, same, opening, draining or failing";
     BUILD_INFO, Gauge, "postroom_build_info", Count, VERSION, "always 1; the version is a label";
 }
 
@@ -159,7 +162,7 @@ mod tests {
     /// X18: what grows with the number of messages must not be a label.
     #[test]
     fn x18_no_label_is_an_id_or_a_key() {
-        let known = ["store", "queue", "topic", "window", "sink", "kind", "version"];
+        let known = ["store", "queue", "topic", "window", "sink", "kind", "state", "version"];
         for Metric { name, labels, .. } in METRICS {
             assert!(labels.iter().all(|label| known.contains(label)), "{name}: {labels:?}");
         }

@@ -50,6 +50,7 @@ impl AdminStore for SimStore {
 
     fn stats(&self) -> BoxFuture<'_, Result<Stats>> {
         Box::pin(async move {
+            self.looked().await?;
             let state = self.state().await;
             Ok(stats(&state, self.now()))
         })
@@ -84,7 +85,10 @@ impl AdminStore for SimStore {
     }
 
     fn pauses(&self) -> BoxFuture<'_, Result<Vec<PauseRecord>>> {
-        Box::pin(async { Ok(self.state().await.pauses.values().cloned().collect()) })
+        Box::pin(async {
+            self.looked().await?;
+            Ok(self.state().await.pauses.values().cloned().collect())
+        })
     }
 
     fn join(&self, id: JoinId) -> BoxFuture<'_, Result<Option<JoinRecord>>> {
@@ -109,19 +113,31 @@ impl AdminStore for SimStore {
     }
 
     fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>>> {
-        Box::pin(async { Ok(self.state().await.known_nodes(self.now())) })
+        Box::pin(async {
+            self.looked().await?;
+            Ok(self.state().await.known_nodes(self.now()))
+        })
     }
 
     fn topics(&self, limit: u32) -> BoxFuture<'_, Result<Vec<TopicStats>>> {
-        Box::pin(async move { Ok(self.state().await.topic_stats(limit)) })
+        Box::pin(async move {
+            self.looked().await?;
+            Ok(self.state().await.topic_stats(limit))
+        })
     }
 
     fn failing(&self, limit: u32) -> BoxFuture<'_, Result<Vec<Failing>>> {
-        Box::pin(async move { Ok(self.state().await.failing(limit)) })
+        Box::pin(async move {
+            self.looked().await?;
+            Ok(self.state().await.failing(limit))
+        })
     }
 
     fn blocked_keys(&self, limit: u32) -> BoxFuture<'_, Result<Vec<BlockedKey>>> {
-        Box::pin(async move { Ok(self.state().await.blocked_keys(limit, self.now())) })
+        Box::pin(async move {
+            self.looked().await?;
+            Ok(self.state().await.blocked_keys(limit, self.now()))
+        })
     }
 
     fn write_audit<'a>(&'a self, entry: &'a AuditEntry) -> BoxFuture<'a, Result<()>> {

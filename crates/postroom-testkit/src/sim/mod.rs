@@ -6,6 +6,7 @@ mod admin;
 mod bug;
 mod control;
 mod join;
+mod looks;
 mod order;
 mod queue;
 pub(crate) mod state;
@@ -28,6 +29,8 @@ use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::time::Instant;
 
 pub use bug::Bug;
+pub use looks::Answering;
+use looks::Looks;
 pub(crate) use queue::Rules;
 use state::{Database, Side, State};
 pub(crate) use tx::Written;
@@ -99,6 +102,7 @@ pub struct SimStore {
     /// That of the outbox, into which joins publish; in an outbox its own.
     outbox_local: Arc<Local>,
     faults: Arc<StdMutex<VecDeque<(Call, Fault)>>>,
+    looks: Arc<Looks>,
 }
 
 /// A call that can be made to fail.
@@ -146,7 +150,17 @@ impl SimStore {
             local,
             inbox_local: Arc::new(Local::new("sim", "inbox")),
             faults: Arc::default(),
+            looks: Arc::default(),
         }
+    }
+
+    /// The same store under a name of its own, as in log lines and figures. Do it first.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        let local = Arc::new(Local::new(name, "outbox"));
+        let outbox_local = Arc::clone(&local);
+        let inbox_local = Arc::new(Local::new(name, "inbox"));
+        Self { local, outbox_local, inbox_local, ..self }
     }
 
     /// The same database as another process sees it: it wakes nobody here, and finds no dispatcher.

@@ -3,6 +3,8 @@
 //! Counters and histograms come from the `metrics` facade as things happen. Gauges are set here,
 //! from the last sample of each queue: a scrape never asks the database.
 
+mod gone;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +15,18 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use metrics::gauge;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use postroom_core::Snapshot;
+use postroom_core::fleet::MemberStatus;
 use postroom_core::observe::{self, Circuit, Metric};
 use postroom_core::store::Wakes;
 
+pub(crate) use self::gone::Gone;
 use crate::access::Right;
-use crate::desk::Desk;
+use crate::desk::{Desk, fleet};
 use crate::health::{SinkState, Thresholds};
 use crate::problem::Problem;
 use crate::routes::{Guarded, Need};
-use crate::sampler::{Sample, Seen};
+use crate::sampler::Seen;
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -78,6 +83,7 @@ impl fmt::Debug for Exporter {
 
 type Render = Box<dyn Fn() -> String + Send + Sync>;
 type Sinks = Box<dyn Fn() -> Vec<SinkState> + Send + Sync>;
+type Members = Box<dyn Fn() -> Vec<MemberStatus> + Send + Sync>;
 
 /// What monitoring is told beside the samples.
 #[derive(Default)]
@@ -86,11 +92,16 @@ pub(crate) struct Watch {
     pub(crate) render: Option<Render>,
     pub(crate) public: bool,
     pub(crate) sinks: Option<Sinks>,
+    pub(crate) members: Option<Members>,
 }
 
 impl Watch {
     pub(crate) fn sinks(&self) -> Vec<SinkState> {
         self.sinks.as_ref().map(|sinks| sinks()).unwrap_or_default()
+    }
+
+    pub(crate) fn members(&self) -> Vec<MemberStatus> {
+        self.members.as_ref().map(|members| members()).unwrap_or_default()
     }
 }
 
@@ -111,20 +122,22 @@ async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
         let told = "no exporter is installed in this process; see `Admin::metrics`";
         return Problem::new(StatusCode::NOT_FOUND, "no_exporter", told).into_response();
     };
-    for queue in &desk.queues {
+    for queue in desk.queues().iter() {
         // What this process knows by itself is as of now.
         let sample = queue.sampler.peek();
         let snapshot = queue.store.local().snapshot();
-        record(&Sample { snapshot, wakes: queue.store.wakes(), ..(*sample).clone() });
+        record(&snapshot, sample.seen.as_ref(), queue.store.wakes());
     }
     desk.watch.sinks().iter().for_each(record_sink);
+    if desk.watch.members.is_some() {
+        record_fleet(&desk.watch.members());
+    }
     gauge!(observe::BUILD_INFO.name, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-    ([(CONTENT_TYPE, TEXT)], render()).into_response()
+    ([(CONTENT_TYPE, TEXT)], desk.gone().left_out_of(render())).into_response()
 }
 
 /// Sets the gauges of a queue.
-pub(crate) fn record(sample: &Sample) {
-    let Sample { snapshot, seen, wakes, .. } = sample;
+pub(crate) fn record(snapshot: &Snapshot, seen: Option<&Seen>, wakes: Wakes) {
     let labels = [("store", snapshot.store.clone()), ("queue", snapshot.queue.to_owned())];
     let set = |metric: Metric, value: f64| gauge!(metric.name, &labels).set(value);
     match seen {
@@ -168,4 +181,12 @@ fn record_sink(sink: &SinkState) {
     };
     gauge!(observe::SINK_UP.name, &labels).set(up);
     gauge!(observe::SINK_CIRCUIT.name, &labels).set(state);
+}
+
+/// Every state, also those that no store is in: a gauge that is not set stays as it was.
+fn record_fleet(members: &[MemberStatus]) {
+    for state in fleet::STATES {
+        let stores = members.iter().filter(|member| fleet::word(&member.state) == state);
+        gauge!(observe::FLEET_STORES.name, "state" => state).set(stores.count() as f64);
+    }
 }
