@@ -20,7 +20,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Task {
     /// Serves the databases that a file lists, a URL per line after its id.
-    Postgres { list: PathBuf, home: String, doorbell: Option<String>, connections: usize },
+    Postgres {
+        list: PathBuf,
+        home: String,
+        name: String,
+        doorbell: Option<String>,
+        connections: usize,
+    },
     /// Serves the files of a folder.
     Sqlite { folder: PathBuf, home: PathBuf },
 }
@@ -48,8 +54,8 @@ fn read(path: &Path) -> Result<Vec<Listed<String>>> {
 /// Serves until it is killed.
 pub(super) async fn run(task: Task) -> anyhow::Result<()> {
     match task {
-        Task::Postgres { list, home, doorbell, connections } => {
-            let home = PgStore::connect(&home, StoreConfig::default()).await?.home("bench")?;
+        Task::Postgres { list, home, name, doorbell, connections } => {
+            let home = PgStore::connect(&home, StoreConfig::default()).await?.home(&name)?;
             let mut servers = PgServers::new(connections)?;
             if let Some(database) = doorbell {
                 servers = servers.doorbell(&database);

@@ -35,6 +35,9 @@ impl Tenants {
         let server = PgConnection::connect_with(&options).await?;
         let folder = tempfile::tempdir()?;
         let mut tenants = Self { server, options, folder, names: Vec::new() };
+        // It visits every database and counts as queries there.
+        tenants.run("alter system set autovacuum = off").await?;
+        tenants.run("select pg_reload_conf()").await?;
         tenants.run("drop database if exists fleet_template with (force)").await?;
         tenants.run("create database fleet_template").await?;
         let template = tenants.url("fleet_template");
@@ -104,7 +107,8 @@ impl Tenants {
         for name in names.iter().map(String::as_str).chain(["fleet_template"]) {
             self.run(&format!("drop database if exists {name} with (force)")).await?;
         }
-        Ok(())
+        self.run("alter system reset autovacuum").await?;
+        self.run("select pg_reload_conf()").await
     }
 }
 
@@ -117,6 +121,7 @@ pub(super) async fn measure(url: &str, count: usize, trouble: bool) -> anyhow::R
     let task = Task::Postgres {
         list: tenants.list(),
         home: url.to_owned(),
+        name: format!("bench {count}"),
         doorbell: Some(doorbell.clone()),
         connections: CONNECTIONS,
     };

@@ -307,7 +307,7 @@ pub(crate) struct OpenStore {
     publish_all: Arc<PublishAll>,
     close: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     database: Arc<dyn Fn() -> Database + Send + Sync>,
-    home: Arc<dyn Fn(&str) -> postroom::Result<Arc<dyn Home>> + Send + Sync>,
+    home: Arc<dyn CanBeHome + Send + Sync>,
 }
 
 /// A store that can be the home of a fleet.
@@ -374,7 +374,7 @@ impl OpenStore {
                 Box::pin(async move { Opened::close(&store).await })
             }),
             database: Arc::new(database),
-            home: Arc::new(move |fleet| home.as_home(fleet)),
+            home: Arc::new(home),
             enqueue: Arc::new(move |message| {
                 let outbox = outbox.clone();
                 Box::pin(async move { outbox.publish(message).await })
@@ -395,7 +395,7 @@ impl OpenStore {
 
     /// The place where the processes of a fleet divide its stores.
     pub(crate) fn home(&self, fleet: &str) -> postroom::Result<Arc<dyn Home>> {
-        (self.home)(fleet)
+        self.home.as_home(fleet)
     }
 
     /// The engine's half, for a dispatcher.

@@ -152,7 +152,7 @@ async fn keep_showing(databases: Databases, mut shown: mpsc::UnboundedReceiver<C
 
 fn apply(databases: &Databases, change: Change) {
     match change {
-        Change::Show(_, database) => databases.add(database()),
+        Change::Show(database) => databases.add(database()),
         Change::Hide(id) => _ = databases.remove(id.as_str()),
     }
 }

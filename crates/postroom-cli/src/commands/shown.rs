@@ -12,7 +12,7 @@ use crate::store::OpenStore;
 /// What the dashboard is to do. A database is made there, so that its connections belong to the
 /// dashboard's runtime.
 pub(super) enum Change {
-    Show(StoreId, Box<dyn FnOnce() -> Database + Send>),
+    Show(Box<dyn FnOnce() -> Database + Send>),
     Hide(StoreId),
 }
 
@@ -36,7 +36,7 @@ impl Watcher<OpenStore> for Shown {
         let before = now.insert(store.clone(), opened.clone());
         if before.is_none_or(|before| !before.is(opened)) {
             // Without a dashboard nobody listens.
-            let _ = self.changes.send(Change::Show(store.clone(), opened.database()));
+            let _ = self.changes.send(Change::Show(opened.database()));
         }
     }
 
@@ -66,7 +66,7 @@ mod tests {
     /// What the dashboard was told since.
     fn told(changes: &mut mpsc::UnboundedReceiver<Change>) -> Vec<String> {
         let told = std::iter::from_fn(|| changes.try_recv().ok()).map(|change| match change {
-            Change::Show(id, _) => format!("show {id}"),
+            Change::Show(_) => "show".to_owned(),
             Change::Hide(id) => format!("hide {id}"),
         });
         told.collect()
@@ -79,11 +79,11 @@ mod tests {
         let (before, after) = (opened().await, opened().await);
         shown.is_served(&id, &before);
         shown.is_served(&id, &before);
-        assert_eq!(told(&mut changes), ["show acme"], "the same handle is no news");
+        assert_eq!(told(&mut changes), ["show"], "the same handle is no news");
         // It moved: the old place is closed after the new one is served.
         shown.is_served(&id, &after);
         shown.is_gone(&id, &before);
-        assert_eq!(told(&mut changes), ["show acme"]);
+        assert_eq!(told(&mut changes), ["show"]);
         shown.is_gone(&id, &after);
         assert_eq!(told(&mut changes), ["hide acme"]);
     }

@@ -26,7 +26,7 @@ impl Config {
         let (sinks, routes, reader_gone) = self.check_sinks(&dispatcher, &mut problems);
         self.check_routes(&mut problems);
         let admin = self.admin.check(&mut problems);
-        let fleet = self.fleet.check(dispatcher, &mut problems);
+        let fleet = self.fleet.check(dispatcher, &connections, &mut problems);
         if problems.is_empty() {
             Ok(Loaded { config: self, fleet, stores, sinks, admin, routes, reader_gone })
         } else {

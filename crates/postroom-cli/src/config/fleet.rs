@@ -97,6 +97,7 @@ impl Fleet {
     pub(super) fn check(
         &self,
         dispatcher: DispatcherConfig,
+        connections: &Connections,
         problems: &mut Vec<Problem>,
     ) -> FleetSettings {
         let (places, refresh) = (*self.places.get_ref(), self.refresh.get_ref().0);
@@ -113,10 +114,18 @@ impl Fleet {
             }
         }
         let config = FleetConfig { dispatcher, places, refresh, share_lease, ..defaults };
-        FleetSettings { strategy: self.strategy, config, home: self.check_home(problems) }
+        FleetSettings {
+            strategy: self.strategy,
+            config,
+            home: self.check_home(connections, problems),
+        }
     }
 
-    fn check_home(&self, problems: &mut Vec<Problem>) -> Option<(Target, String)> {
+    fn check_home(
+        &self,
+        connections: &Connections,
+        problems: &mut Vec<Problem>,
+    ) -> Option<(Target, String)> {
         let home = self.home.as_ref()?;
         let (name, at) = (self.name.get_ref(), self.name.span());
         if StoreId::new(name.as_str()).is_err() {
@@ -124,7 +133,7 @@ impl Fleet {
             problems.push(Problem::new(Some(at), what));
         }
         match Target::of(home.get_ref().reveal(), StoreConfig::default()) {
-            Ok(target) => Some((target, name.clone())),
+            Ok(target) => Some((target.through(connections), name.clone())),
             Err(failure) => {
                 let what = format!("fleet: home: {}", failure.what());
                 problems.push(Problem::new(Some(home.span()), what));

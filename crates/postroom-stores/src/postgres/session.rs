@@ -14,18 +14,26 @@ use super::transaction::PgTx;
 use crate::budget::{Budget, Lent, PATIENCE, Place, Source, UNUSED, Use};
 
 /// A stopped client must not keep locks: longer than any statement of ours waits for its next.
-const OWN_SESSION: &str = "\
-    set session characteristics as transaction isolation level read committed; \
-    set enable_seqscan = off; \
-    set enable_bitmapscan = off; \
-    set max_parallel_workers_per_gather = 0; \
-    set jit = off; \
-    set plan_cache_mode = force_generic_plan; \
-    set idle_in_transaction_session_timeout = '10s'";
+macro_rules! own_session {
+    ($also:literal) => {
+        concat!(
+            "set session characteristics as transaction isolation level read committed; ",
+            "set enable_seqscan = off; ",
+            "set enable_bitmapscan = off; ",
+            "set max_parallel_workers_per_gather = 0; ",
+            "set jit = off; ",
+            "set plan_cache_mode = force_generic_plan; ",
+            "set idle_in_transaction_session_timeout = '10s'",
+            $also
+        )
+    };
+}
+
+const OWN_SESSION: &str = own_session!("");
 
 /// A claim that a crash of the server undoes has not happened: its token settles nothing, and the
 /// rows are ready again. So it need not wait for the disk, which is most of its time.
-const CLAIMING_SESSION: &str = "set synchronous_commit = off";
+const CLAIMING_SESSION: &str = own_session!("; set synchronous_commit = off");
 
 const FOREIGN_BEGIN: &str = "\
     begin isolation level read committed; \
@@ -86,9 +94,9 @@ impl Sessions {
         let application = source(pool(), &options, Use::Application);
         let options = options.disable_statement_logging();
         let claims = source(engine_pool(CLAIMING_SESSION), &options, Use::Engine);
-        let one = engine_pool("").max_connections(1);
+        let one = engine_pool(OWN_SESSION).max_connections(1);
         let renewals = source(one, &options, Use::Renewal);
-        let others = source(engine_pool(""), &options, Use::Engine);
+        let others = source(engine_pool(OWN_SESSION), &options, Use::Engine);
         Self { engine: Engine::Own { claims, renewals, others }, application }
     }
 
@@ -172,12 +180,9 @@ fn pool() -> PgPoolOptions {
     tested.before_acquire(|conn, about| Box::pin(is_alive(conn, about))).acquire_timeout(PATIENCE)
 }
 
-fn engine_pool(also: &'static str) -> PgPoolOptions {
+fn engine_pool(settings: &'static str) -> PgPoolOptions {
     pool().after_connect(move |conn, _| {
-        Box::pin(async move {
-            conn.execute(OWN_SESSION).await?;
-            conn.execute(also).await.map(drop)
-        })
+        Box::pin(async move { conn.execute(settings).await.map(drop) })
     })
 }
 

@@ -51,7 +51,7 @@ pub use migrate::migration_sql;
 use order::Turn;
 use sql::Statements;
 pub use tx::SqliteTx;
-use watch::Watch;
+use watch::{Watch, Writers};
 
 /// One box in a SQLite database. Clones share it.
 #[derive(Clone, Debug)]
@@ -126,8 +126,16 @@ impl SqliteStore {
         pool: impl Fn(u32) -> SqlitePoolOptions,
     ) -> Result<Self> {
         let options = options.journal_mode(SqliteJournalMode::Wal);
-        let writer = connect_writer(&options, || pool(1)).await?;
-        let watch = Watch::of(options.get_filename());
+        let writers = Writers::default();
+        let one = || {
+            let writers = writers.clone();
+            pool(1).after_connect(move |_, _| {
+                writers.add();
+                Box::pin(std::future::ready(Ok(())))
+            })
+        };
+        let writer = connect_writer(&options, one).await?;
+        let watch = Watch::of(options.get_filename(), writers);
         let file = options.get_filename().file_stem().map(|stem| stem.display().to_string());
         let reader = pool(4).connect_lazy_with(options.read_only(true).create_if_missing(false));
         let mut inner = Inner::new(writer, reader, config, file.as_deref())?;
@@ -230,7 +238,7 @@ impl Inner {
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 // Of a connection to one of many files.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(2);
 
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))

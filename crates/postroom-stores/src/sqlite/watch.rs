@@ -5,9 +5,12 @@
 //! `pragma data_version` tells whether that was another connection since it was last asked here. It
 //! is asked on the connection that writes, because on that one this process's own claims and settles
 //! are not among the others' commits: what a dispatcher does never wakes it. Nor does it miss
-//! anything while the connection is busy, as a claim would wait for that connection too.
+//! anything while the connection is busy, as a claim would wait for that connection too. Another
+//! connection counts from the beginning, so what it says means nothing until it is asked again.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use postroom_core::store::{Local, Silence, Wakes};
@@ -28,26 +31,38 @@ const STEP: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Watch {
     files: Files,
+    writers: Writers,
     seen: Mutex<Seen>,
+}
+
+/// Counts the connections that write, one after the other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writers(Arc<AtomicU64>);
+
+impl Writers {
+    /// There is another one.
+    pub(super) fn add(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 #[derive(Debug)]
 struct Seen {
-    /// None at the start: what came before that may be new.
-    version: Option<i64>,
+    /// Of which connection, and what it said. None at the start: what came before that may be new.
+    version: Option<(u64, i64)>,
     files: Option<Look>,
     pause: Duration,
 }
 
 impl Watch {
-    pub(super) fn of(file: &Path) -> Self {
+    pub(super) fn of(file: &Path, writers: Writers) -> Self {
         let seen = Seen { version: None, files: None, pause: SHORTEST };
-        Self { files: Files::of(file), seen: Mutex::new(seen) }
+        Self { files: Files::of(file), writers, seen: Mutex::new(seen) }
     }
 
     /// For another box in the same file.
     pub(super) fn again(&self) -> Self {
-        Self::of(&self.files.file)
+        Self::of(&self.files.file, self.writers.clone())
     }
 
     /// Resolves when another connection has committed something since the last time.
@@ -58,7 +73,7 @@ impl Watch {
             if files.is_some() && files == seen.files {
                 local.set_wakes(Wakes::Listening);
             } else {
-                let version = version(writer, sql).await;
+                let version = self.version(writer, sql).await;
                 local.set_wakes(match version {
                     Some(_) => Wakes::Listening,
                     None => Wakes::PollOnly { why: Silence::Unreachable },
@@ -75,10 +90,14 @@ impl Watch {
             seen.pause = (seen.pause * 2).min(LONGEST);
         }
     }
-}
 
-async fn version(writer: &SqlitePool, sql: &SqlStr) -> Option<i64> {
-    sqlx::query_scalar(sql.clone()).fetch_one(writer).await.ok()
+    async fn version(&self, writer: &SqlitePool, sql: &SqlStr) -> Option<(u64, i64)> {
+        let mut conn = writer.acquire().await.ok()?;
+        // As long as we have it, there is no other one.
+        let number = self.writers.0.load(Ordering::SeqCst);
+        let version = sqlx::query_scalar(sql.clone()).fetch_one(&mut *conn).await.ok()?;
+        Some((number, version))
+    }
 }
 
 /// The file and its log.

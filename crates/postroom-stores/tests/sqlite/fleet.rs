@@ -7,7 +7,7 @@ use postroom_core::fleet::{
     FairShare, Fleet, FleetConfig, MemberState, Router, RunningFleet, Stores,
 };
 use postroom_core::store::{AdminStore as _, Store as _};
-use postroom_core::{Delivery, DispatcherConfig, Handlers, ManualClock, Message};
+use postroom_core::{Delivery, DispatcherConfig, Handlers, ManualClock, Message, Outbox};
 use postroom_stores::fleet::SqliteFolder;
 use postroom_stores::{SqliteStore, StoreConfig};
 use postroom_testkit::Harness as _;
@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::home_support;
 use crate::sqlite_harness::{InFile, SqliteIn};
+use crate::wakes_support::listening;
 
 type Handled = Arc<Mutex<Vec<(String, String)>>>;
 
@@ -135,4 +136,29 @@ async fn fleet_1_a_file_is_opened_whatever_it_is_called() {
         let file = folder.path().join(format!("{name}.db"));
         assert!(std::fs::metadata(file).expect("a file").len() > 0, "{name} is in another file");
     }
+}
+
+/// Nobody has the file open, and another process writes to it: twice, because a connection that was
+/// opened for the first one says the same as the one before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn fleet_5_an_idle_file_has_no_connection_and_still_wakes() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    add_tenant(&folder, "acme");
+    let file = folder.path().join("acme.db");
+    let store = SqliteStore::open_one_of_many(&file, StoreConfig::default()).await.expect("opens");
+    store.migrate().await.expect("migrates");
+    let mut listening = listening(&Arc::new(store.clone()));
+    for _ in 0..2 {
+        until(|| store.writer().size() == 0).await;
+        let other = SqliteStore::open(file.to_str().expect("a path"), StoreConfig::default()).await;
+        let other = Arc::new(other.expect("opens"));
+        let published = Outbox::new(Arc::clone(&other)).publish(Message::builder("t")).await;
+        other.close().await;
+        assert_eq!(listening.next().await, published.expect("publishes").id);
+    }
+    listening.shutdown().await;
+    std::fs::remove_file(&file).expect("removed");
+    until(|| store.writer().size() == 0).await;
+    assert!(store.stats().await.is_err(), "a tenant that is gone does not come back");
+    assert!(!file.exists());
 }
