@@ -52,11 +52,13 @@ pub(super) async fn run(
     let (shown, changes) = Shown::new();
     let keeper = Keeper::default();
     let roster = open(&mut config, target, &keeper, &shown).await?;
-    let found = roster.look_well().await?;
+    let found = roster.look_first().await?;
     let mut stop = Stop::new()?;
     let reader_gone = config.reader_gone.take();
     let told = announcement(&roster, &found, file.is_some());
     let fleet = start(args, &config, Stores::new(roster, keeper), shown, &traces)?;
+    // It has the list already: what comes after this line is news to it.
+    fleet.looked().await;
     say(&told);
     let serving = match door.zip(exporter) {
         Some((door, exporter)) => Some(serve(door, exporter, changes, &config.sinks)?),
