@@ -208,24 +208,30 @@ impl Target {
     }
 
     async fn connect_server(&self) -> Result<OpenStore, Failure> {
-        let (url, config) = (self.url.as_str(), self.config.clone());
         let connecting = async {
-            if let Connections::Shared(budgets) = &self.connections {
-                return self.connect_within(budgets).await;
+            match self.url.kind {
+                Kind::MySql => self.probe::<MySqlConnection>().await?,
+                Kind::Postgres | Kind::Sqlite => self.probe::<PgConnection>().await?,
             }
-            if self.url.kind == Kind::MySql {
-                self.probe::<MySqlConnection>().await?;
-                let options = url.parse().map_err(|error| self.misunderstood(&error))?;
-                return Ok(OpenStore::mysql(MySqlStore::connect(url, config).await?, options));
+            match &self.connections {
+                Connections::Own => self.connect_alone().await,
+                Connections::Shared(budgets) => self.connect_within(budgets).await,
             }
-            self.probe::<PgConnection>().await?;
-            let options = url.parse().map_err(|error| self.misunderstood(&error))?;
-            Ok(OpenStore::postgres(PgStore::connect(url, config).await?, options))
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected,
             Err(elapsed) => Err(self.away().why(&elapsed)),
         }
+    }
+
+    async fn connect_alone(&self) -> Result<OpenStore, Failure> {
+        let (url, config) = (self.url.as_str(), self.config.clone());
+        if self.url.kind == Kind::MySql {
+            let options = url.parse().map_err(|error| self.misunderstood(&error))?;
+            return Ok(OpenStore::mysql(MySqlStore::connect(url, config).await?, options));
+        }
+        let options = url.parse().map_err(|error| self.misunderstood(&error))?;
+        Ok(OpenStore::postgres(PgStore::connect(url, config).await?, options))
     }
 
     async fn connect_within(&self, budgets: &Budgets) -> Result<OpenStore, Failure> {

@@ -53,12 +53,14 @@ pub(super) async fn run(
     let (shown, changes) = Shown::new();
     let keeper = Keeper::default();
     let roster = open(&mut config, target, &keeper, &shown).await?;
-    let found = roster.look_well().await?;
+    let found = roster.look_first().await?;
     let mut stop = Stop::new()?;
     let reader_gone = config.reader_gone.take();
     let told = announcement(&roster, &found, file.is_some());
     let home = open_home(&config.fleet).await?;
     let fleet = start(args, &config, Stores::new(roster, keeper), home, shown, &traces)?;
+    // It has the list already: what comes after this line is news to it.
+    fleet.looked().await;
     say(&told);
     let serving = match door.zip(exporter) {
         Some((door, exporter)) => {

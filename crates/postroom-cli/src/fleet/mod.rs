@@ -72,13 +72,14 @@ impl Roster {
         (found, unseen)
     }
 
-    /// Looks everywhere, and every source has to answer.
-    pub(crate) async fn look_well(&self) -> Result<Vec<Found>, Failure> {
+    /// Looks everywhere for a fleet that is going to start, and every source has to answer.
+    pub(crate) async fn look_first(&self) -> Result<Vec<Found>, Failure> {
         let (found, mut unseen) = self.look().await;
-        match unseen.is_empty() {
-            true => Ok(found),
-            false => Err(unseen.swap_remove(0).failure),
+        if !unseen.is_empty() {
+            return Err(unseen.swap_remove(0).failure);
         }
+        self.sources.iter().for_each(Source::keep_for_fleet);
+        Ok(found)
     }
 
     /// The store with a name. Sources are asked only for what does not stand in the file.

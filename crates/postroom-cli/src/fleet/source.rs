@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postroom::fleet::{Discovery as _, Listed, StoreId};
 use postroom::{SqlQuery, SqliteFolder, StoreConfig};
@@ -19,8 +19,15 @@ pub(crate) struct Source {
     /// How their tables are called.
     config: StoreConfig,
     connections: Connections,
-    /// What was found last.
-    last: Mutex<Vec<Listed<Place>>>,
+    last: Mutex<Last>,
+}
+
+/// What was found last.
+#[derive(Default)]
+struct Last {
+    list: Vec<Listed<Place>>,
+    /// It was looked for at the start, and the fleet need not do so again.
+    is_news: bool,
 }
 
 enum Origin {
@@ -61,16 +68,30 @@ impl Source {
             let next = format!("check [discover.{}] in the file", self.name);
             failure.inside(&format!("discover.{}", self.name)).next(next)
         })?;
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        self.last().list.clone_from(&found);
         Ok(found)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has what was just found ready for the fleet.
+    pub(super) fn keep_for_fleet(&self) {
+        self.last().is_news = true;
     }
 
     /// Looks, and gives what was found last if that fails.
     pub(super) async fn look_or_keep(&self) -> Vec<Listed<Place>> {
+        if let last = &mut *self.last()
+            && std::mem::take(&mut last.is_news)
+        {
+            return last.list.clone();
+        }
         match self.look().await {
             Ok(found) => found,
             Err(failure) => {
-                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let last = self.last().list.clone();
                 let (error, kept) = (failure.in_one_line(), last.len());
                 tracing::warn!(source = %self.name, error, kept, "FLEET_SOURCE_FAILED");
                 last

@@ -53,6 +53,16 @@ fn cli_1_migrate_all_goes_on_after_a_failure_and_says_so_at_the_end() {
 }
 
 #[test]
+fn cli_1_migrate_all_takes_every_database_however_many_there_are() {
+    let world = world();
+    // The one that is away fails before most of these have begun.
+    (0..20).for_each(|n| world.tenant(&format!("tenant-{n}")));
+    let ran = world.run(&["migrate", "--all"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("23 migrated, 0 up to date, 1 failed."), "{ran:?}");
+}
+
+#[test]
 fn cli_1_migrate_all_gives_an_object_for_each_database() {
     let world = world();
     let ran = world.run(&["migrate", "--all", "--json"]);

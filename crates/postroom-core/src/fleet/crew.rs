@@ -58,6 +58,8 @@ pub(super) struct Crew<P, O> {
     /// Told when there are other stores to divide.
     relisted: Notify,
     identities: Identities,
+    /// Cancelled after the first look at the list that came to something.
+    pub(super) looked: CancellationToken,
     opening: Semaphore,
     refreshing: tokio::sync::Mutex<()>,
     stop: CancellationToken,
@@ -104,6 +106,7 @@ where
             share: Mutex::new(home.is_some().then(BTreeSet::new)),
             relisted: Notify::new(),
             identities: Identities::default(),
+            looked: CancellationToken::new(),
             opening: Semaphore::new(OPENED_AT_ONCE),
             refreshing: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
@@ -146,6 +149,7 @@ where
             let wait = match self.refresh().await {
                 Ok(_) => {
                     failing = false;
+                    self.looked.cancel();
                     self.config.refresh.mul_f64(0.9 + 0.2 * random_unit())
                 }
                 Err(error) => {

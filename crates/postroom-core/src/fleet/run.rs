@@ -181,6 +181,15 @@ where
         self.crew.refresh().await
     }
 
+    /// Waits until it knows which stores there are: the list was had for the first time, and each
+    /// store is [a member](Self::members).
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn looked(&self) {
+        self.crew.looked.cancelled().await;
+    }
+
     /// How each store is, in the order of their ids.
     #[must_use]
     pub fn members(&self) -> Vec<MemberStatus> {

@@ -150,6 +150,9 @@ async fn fleet_1_stores_come_and_go_and_the_others_are_left_alone() {
     let world = World::default();
     world.list(&[("a", 1), ("b", 2)]);
     let fleet = world.fleet().start().expect("legal settings");
+    assert!(fleet.members().is_empty(), "it looks in the background");
+    fleet.looked().await;
+    assert_eq!(fleet.members().len(), 2);
     world.publish(1, "from a").await;
     world.publish(2, "from b").await;
     world.until_handled("from a").await;
