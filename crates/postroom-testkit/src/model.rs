@@ -31,12 +31,12 @@ pub fn compare_with_reference<H: Harness>(cases: u32) {
         .build()
         .expect("a runtime");
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let history = (any::<bool>(), any::<bool>(), vec(op(), 1..40));
-    for (keep_done, halt, ops) in found_before() {
-        runtime.block_on(compare::<H>(Options { keep_done, halt }, &ops));
+    let history = (options(), vec(op(), 1..40));
+    for (options, ops) in found_before() {
+        runtime.block_on(compare::<H>(options, &ops));
     }
-    let outcome = TestRunner::new(config).run(&history, |(keep_done, halt, ops)| {
-        runtime.block_on(compare::<H>(Options { keep_done, halt }, &ops));
+    let outcome = TestRunner::new(config).run(&history, |(options, ops)| {
+        runtime.block_on(compare::<H>(options, &ops));
         Ok(())
     });
     if let Err(failure) = outcome {
@@ -54,7 +54,7 @@ async fn compare<H: Harness>(options: Options, ops: &[Op]) {
 }
 
 /// Histories that showed a difference once.
-fn found_before() -> Vec<(bool, bool, Vec<Op>)> {
+fn found_before() -> Vec<(Options, Vec<Op>)> {
     let due_in_a_second = |key| Draft {
         due: Some(1),
         ordering_key: Some(key),
@@ -83,7 +83,12 @@ fn found_before() -> Vec<(bool, bool, Vec<Op>)> {
         Op::Advance(1),
         claim_one(),
     ];
-    vec![(false, true, due_and_paused)]
+    vec![(Options::default().keep_done(false).halt(true), due_and_paused)]
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    (any::<bool>(), any::<bool>(), any::<bool>())
+        .prop_map(|(keep_done, halt, fair_tenants)| Options { keep_done, halt, fair_tenants })
 }
 
 #[derive(Clone, Debug)]
@@ -237,6 +242,7 @@ impl<H: Harness> Pair<H> {
         let store = harness.store();
         let sim = SimStore::new(clock.clone());
         let sim = sim.keep_done(options.keep_done).halt(options.halt);
+        let sim = sim.fair_tenants(options.fair_tenants);
         Self {
             real: WorkQueue::new(Arc::clone(&store) as Arc<dyn Store>),
             outbox: Outbox::new(store),

@@ -9,6 +9,7 @@ mod join;
 mod order;
 mod queue;
 pub(crate) mod state;
+mod tenants;
 mod tx;
 mod watch;
 
@@ -141,7 +142,7 @@ impl SimStore {
             side: Side::Outbox,
             clock,
             ticking_since: None,
-            rules: Rules { keep_done: true, halt: false },
+            rules: Rules { keep_done: true, halt: false, fair_tenants: false },
             outbox_local: Arc::clone(&local),
             local,
             inbox_local: Arc::new(Local::new("sim", "inbox")),
@@ -168,6 +169,13 @@ impl SimStore {
     #[must_use]
     pub fn halt(mut self, halt: bool) -> Self {
         self.rules.halt = halt;
+        self
+    }
+
+    /// The same store, in which tenants take turns.
+    #[must_use]
+    pub fn fair_tenants(mut self, fair: bool) -> Self {
+        self.rules.fair_tenants = fair;
         self
     }
 
