@@ -17,6 +17,7 @@ mod row;
 mod session;
 mod settle;
 mod statements;
+mod tenants;
 mod time;
 mod transaction;
 
@@ -60,6 +61,7 @@ pub struct PgStore {
     clock: Clock,
     keep_done: bool,
     halt: bool,
+    fair_tenants: bool,
     floor: Arc<Floor>,
     turn: Arc<Turn>,
     pauses: Arc<Pauses>,
@@ -116,6 +118,7 @@ impl PgStore {
             clock: config.clock,
             keep_done: config.keep_done,
             halt: config.halt,
+            fair_tenants: config.fair_tenants,
             turn: Arc::default(),
             pauses: Arc::default(),
             local,
@@ -133,6 +136,7 @@ impl PgStore {
             queue: Queue::Inbox,
             keep_done: self.keep_done,
             halt: self.halt,
+            fair_tenants: self.fair_tenants,
             clock: self.clock.clone(),
             ..StoreConfig::default()
         };

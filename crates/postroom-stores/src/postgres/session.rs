@@ -143,6 +143,11 @@ impl Sessions {
         begin_uncut(&self.application, "begin").await.map_err(|error| classify("begin", error))
     }
 
+    /// A session of the application, outside any transaction.
+    pub(crate) async fn session(&self, what: &str) -> Result<PoolConnection<Postgres>> {
+        self.application.acquire().await.map_err(|error| classify(what, error))
+    }
+
     /// A transaction for a migration.
     pub(crate) async fn begin_migration(&self) -> Result<Transaction<'static, Postgres>> {
         let sql = "begin isolation level read committed";

@@ -1,0 +1,6 @@
+-- The tenants that have work, each with its rows in the order of claims: for stores with
+-- fair_tenants. Its columns are none that a claim changes.
+create index if not exists outbox_queue_tenants
+on postroom.outbox_queue_plain (
+    (coalesce(tenant_hash, '-9223372036854775808'::bigint)), (-priority), seq
+)
