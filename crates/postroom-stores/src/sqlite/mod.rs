@@ -21,6 +21,7 @@ mod order;
 mod purge;
 mod settle;
 mod sql;
+mod tenants;
 mod tx;
 mod values;
 mod watch;
