@@ -28,7 +28,7 @@ const ADMIN_CONNECTIONS: u32 = 4;
 const ADMIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A database and the names of its tables.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     url: Url,
     config: StoreConfig,
@@ -75,6 +75,12 @@ impl Target {
         };
         let url = url.map_or_else(|| Ok(self.url.clone()), Url::parse)?;
         Ok(Self { url, config })
+    }
+
+    /// The same with the indexes for tenants that take turns, or as it is.
+    pub(crate) fn with_fair_tenants(mut self, fair: bool) -> Self {
+        self.config.fair_tenants |= fair;
+        self
     }
 
     pub(crate) fn config(&self) -> &StoreConfig {

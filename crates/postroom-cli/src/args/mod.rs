@@ -167,6 +167,10 @@ pub(crate) struct Migrate {
     /// Say whether there is anything to do, and do nothing
     #[arg(long, conflicts_with = "print")]
     pub(crate) dry_run: bool,
+
+    /// Also make the indexes for tenants that take turns, while others go on writing
+    #[arg(long)]
+    pub(crate) fair_tenants: bool,
 }
 
 const ROLES_HELP: &str = "\

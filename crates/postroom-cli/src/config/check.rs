@@ -37,8 +37,14 @@ impl Config {
             };
             let (schema, prefix) = (store.schema.clone(), store.prefix.clone());
             let name_ = Some(name.clone());
-            let config =
-                StoreConfig { name: name_, schema, prefix, queue, ..StoreConfig::default() };
+            let config = StoreConfig {
+                name: name_,
+                schema,
+                prefix,
+                queue,
+                fair_tenants: store.fair_tenants,
+                ..StoreConfig::default()
+            };
             match Target::of(store.url.get_ref().reveal(), config) {
                 Ok(target) => stores.push((name.clone(), target)),
                 Err(failure) => {

@@ -173,6 +173,9 @@ pub(super) struct Store {
     /// Which of the two boxes
     #[serde(default)]
     pub(super) queue: Box_,
+    /// Tenants take turns: a claim is divided equally among those that have messages
+    #[serde(default)]
+    pub(super) fair_tenants: bool,
 }
 
 fn default_schema() -> String {

@@ -151,11 +151,7 @@ fn texts(numbers: &[i64]) -> String {
     json!(numbers.iter().map(i64::to_string).collect::<Vec<_>>()).to_string()
 }
 
-pub(super) fn add(
-    taking: &mut Taking<'_>,
-    rows: &[MySqlRow],
-    ordered: bool,
-) -> sqlx::Result<()> {
+pub(super) fn add(taking: &mut Taking<'_>, rows: &[MySqlRow], ordered: bool) -> sqlx::Result<()> {
     let Some((first, items)) = rows.split_first() else { return Ok(()) };
     taking.count(Summary {
         taken: counter(first, "taken")?,

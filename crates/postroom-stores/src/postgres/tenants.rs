@@ -67,7 +67,8 @@ impl PgStore {
         let give_up = Instant::now() + PATIENCE;
         while !try_lock(&mut conn, &self.names).await? {
             if Instant::now() >= give_up {
-                let problem = "another process has been indexing tenants for ten minutes; try later";
+                let problem =
+                    "another process has been indexing tenants for ten minutes; try later";
                 return Err(Error::new(ErrorKind::Contention, problem));
             }
             sleep(LOOK_AGAIN).await;
@@ -113,12 +114,7 @@ async fn index_state(conn: &mut PgConnection, names: &Names, name: &str) -> Resu
 }
 
 /// Under the lock: what is not complete then was left by somebody who did not finish.
-async fn make_index(
-    conn: &mut PgConnection,
-    names: &Names,
-    index: &str,
-    name: &str,
-) -> Result<()> {
+async fn make_index(conn: &mut PgConnection, names: &Names, index: &str, name: &str) -> Result<()> {
     let what = |error| classify("index tenants", error);
     let state = index_state(conn, names, name).await?;
     if state == Some(false) {

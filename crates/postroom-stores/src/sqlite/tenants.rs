@@ -6,7 +6,7 @@ use postroom_core::Result;
 use postroom_core::store::tenants::{LOOKS, Rotation, Round, part, tenants_wanted};
 use serde_json::json;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
-use sqlx::{Row, Sqlite, SqlStr};
+use sqlx::{Row, SqlStr, Sqlite};
 
 use super::SqliteStore;
 use super::claim::{Candidate, Taking, candidate, choose};
