@@ -10,7 +10,8 @@
 -- vacuumed. Then each gives its part. No part knows of a place to start from: below the place that
 -- claims of one tenant have passed lie the rows of all others.
 --
--- Each scan is limited by its tenant's part. What came due and what is queued are merged then, so
+-- seq + 0 is the place by the index of tenants: by the primary key, rows of all others lie on the
+-- way. Each scan is limited by its tenant's part. What came due and what is queued are merged then, so
 -- where a tenant has both, a surplus stays locked until the statement ends.
 with recursive
 clock as materialized (
@@ -66,7 +67,7 @@ queue_walk (tenant, place) as (
                 order by
                     coalesce(tenant_hash, '-9223372036854775808'::bigint) desc,
                     -priority desc,
-                    seq desc
+                    seq + 0 desc
                 limit 1
             ),
             case
@@ -82,7 +83,7 @@ queue_walk (tenant, place) as (
                     order by
                         coalesce(tenant_hash, '-9223372036854775808'::bigint) desc,
                         -priority desc,
-                        seq desc
+                        seq + 0 desc
                     limit 1
                 )
             end
@@ -158,6 +159,8 @@ found as materialized (
                 and wake_at <= (select now from clock)
                 and (lost = 0 or $6 > 0)
                 and topic_hash <> all($9::bigint[])
+            -- Kept as it is: as a join it would read what is due of everybody.
+            offset 0
         )
     ) as either
     where tenant is not null
@@ -193,36 +196,57 @@ queue_fresh as materialized (
             and token is null
             and lost = 0
             and topic_hash <> all($9::bigint[])
-        order by -priority, seq
+        order by -priority, seq + 0
         limit visit.part
         for update skip locked
     ) as chosen
 ),
--- A suspect behind the last row of a full part can not be taken: it is not even looked at.
-queue_suspect as materialized (
-    select visit.place, visit.part, chosen.*
-    from (
-        select
-            visit.tenant,
-            visit.place,
-            visit.part,
-            case when count(seq) = visit.part then max(-priority) else 32767 end as last_band,
-            (array_agg(seq order by -priority desc, seq desc))[1] as last_seq
-        from visit
-        left join queue_fresh using (place)
-        group by visit.tenant, visit.place, visit.part
-    ) as visit
+-- A suspect behind the last row of a full part can not be taken: it is not even looked at. Two
+-- scans, because a comparison of both columns would be asked of each row of the tenant.
+edge as materialized (
+    select
+        visit.tenant,
+        visit.place,
+        visit.part,
+        case when count(seq) = visit.part then max(-priority) else 32767 end as band,
+        (array_agg(seq order by -priority desc, seq desc))[1] as seq
+    from visit
+    left join queue_fresh using (place)
+    group by visit.tenant, visit.place, visit.part
+),
+band_suspect as materialized (
+    select edge.place, edge.part, chosen.*
+    from edge
     cross join lateral (
         select seq, id, priority, token, owner, attempts, lost, expires_at
         from postroom.outbox_queue_plain
-        where coalesce(tenant_hash, '-9223372036854775808'::bigint) = visit.tenant
+        where coalesce(tenant_hash, '-9223372036854775808'::bigint) = edge.tenant
+            and -priority < edge.band
             and (
                 token is not null and locked_until <= (select now from clock)
                 or token is null and lost > 0
             )
             and topic_hash <> all($9::bigint[])
-            and (-priority, seq) < (visit.last_band, coalesce(visit.last_seq, 0))
-        order by -priority, seq
+        order by -priority, seq + 0
+        limit $6::integer
+        for update skip locked
+    ) as chosen
+),
+edge_suspect as materialized (
+    select edge.place, edge.part, chosen.*
+    from edge
+    cross join lateral (
+        select seq, id, priority, token, owner, attempts, lost, expires_at
+        from postroom.outbox_queue_plain
+        where coalesce(tenant_hash, '-9223372036854775808'::bigint) = edge.tenant
+            and -priority = edge.band
+            and seq + 0 < edge.seq
+            and (
+                token is not null and locked_until <= (select now from clock)
+                or token is null and lost > 0
+            )
+            and topic_hash <> all($9::bigint[])
+        order by -priority, seq + 0
         limit $6::integer
         for update skip locked
     ) as chosen
@@ -332,7 +356,8 @@ other_parked_suspect as materialized (
 ),
 queue_row as (
     select *, false as suspect from queue_fresh
-    union all select *, true from queue_suspect
+    union all select *, true from band_suspect
+    union all select *, true from edge_suspect
 ),
 parked_row as (
     select *, false as suspect from high_parked
