@@ -11,8 +11,8 @@
 -- claims of one tenant have passed lie the rows of all others.
 --
 -- seq + 0 is the place by the index of tenants: by the primary key, rows of all others lie on the
--- way. Each scan is limited by its tenant's part. What came due and what is queued are merged then, so
--- where a tenant has both, a surplus stays locked until the statement ends.
+-- way. Each scan is limited by its tenant's part. What came due and what is queued are merged then,
+-- so where a tenant has both, a surplus stays locked until the statement ends.
 with recursive
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now

@@ -201,7 +201,7 @@ pub async fn fleet_6_within_a_tenant_what_waited_comes_before_what_did_not<H: Ha
 
 pub async fn fleet_6_suspects_run_alone_and_their_neighbours_pay_nothing<H: Harness>(env: Case<H>) {
     let suspects = publish(&env, "a", 5).await;
-    env.claim(5).await;
+    let _ = env.claim(5).await;
     env.expire_leases();
     let fresh = publish(&env, "a", 10).await;
     publish(&env, "b", 10).await;
@@ -223,7 +223,7 @@ pub async fn fleet_6_suspects_of_many_tenants_are_limited_together<H: Harness>(e
     for tenant in ["a", "b", "c"] {
         all.extend(publish(&env, tenant, 2).await);
     }
-    env.claim(6).await;
+    let _ = env.claim(6).await;
     env.expire_leases();
     let two = Claim::new(env.me, LEASE, 10).expect("legal").suspects(2);
     let mut seen = HashSet::new();

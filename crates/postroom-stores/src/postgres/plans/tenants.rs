@@ -13,7 +13,8 @@ const BACKLOG: &str = "
     insert into postroom.outbox_parked
         (seq, wake_at, id, topic_hash, tenant_hash, attempts, lost, priority)
     select
-        6000000 + number, now() + (number - 50000) * interval '1 s', gen_random_uuid(), 0, 3, 0, 0, 0
+        6000000 + number, now() + (number - 50000) * interval '1 s', gen_random_uuid(), 0, 3, 0, 0,
+        0
     from generate_series(1, 100000) as number";
 
 async fn fair_store() -> PgStore {
