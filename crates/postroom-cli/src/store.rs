@@ -127,6 +127,12 @@ impl Target {
         Ok(Self { url, config, ..self.clone() })
     }
 
+    /// The same with the indexes for tenants that take turns, or as it is.
+    pub(crate) fn with_fair_tenants(mut self, fair: bool) -> Self {
+        self.config.fair_tenants |= fair;
+        self
+    }
+
     pub(crate) fn config(&self) -> &StoreConfig {
         &self.config
     }

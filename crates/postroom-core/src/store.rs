@@ -23,6 +23,7 @@ mod cursor;
 mod join;
 pub mod order;
 mod purge;
+pub mod tenants;
 mod wakes;
 mod watch;
 

@@ -30,6 +30,12 @@ pub struct StoreConfig {
     /// A dead ordered message stops its key until somebody replays or discards it. `false` lets its
     /// successors go on. Default `false`.
     pub halt: bool,
+    /// Tenants take turns: a claim of messages without an ordering key is divided equally among the
+    /// tenants that have some, and what one does not use goes to the others. Messages without a
+    /// tenant are one tenant. Priority counts among the messages of one tenant. It needs two
+    /// indexes, which a [migration](postroom_core::store::AdminStore::migrate) of a store with this
+    /// option makes. Default `false`: by priority and age, whoever's they are.
+    pub fair_tenants: bool,
     /// Where the time comes from. Default the database.
     pub clock: Clock,
 }
@@ -43,6 +49,7 @@ impl Default for StoreConfig {
             queue: Queue::Outbox,
             keep_done: true,
             halt: false,
+            fair_tenants: false,
             clock: Clock::Database,
         }
     }

@@ -5,6 +5,9 @@
 //! place that this process has claimed: about a second behind, because commits become visible out
 //! of order (B38). Before it lie rows that others released, rows whose lease ran out and rows of
 //! slow transactions; a claim that looks at everything fetches those every few seconds.
+//!
+//! Claims in which tenants take turns have none: below the place that claims of one tenant have
+//! passed lie the older rows of all others.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

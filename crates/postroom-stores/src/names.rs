@@ -96,6 +96,13 @@ impl Names {
         AssertSqlSafe(text).into_sql_str()
     }
 
+    /// A definition of an index, whose own name has no schema: it is in that of its table.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn render_index(&self, sql: &str) -> SqlStr {
+        let name = format!(" {}{}_", self.prefix, self.queue.as_str());
+        self.render_qualified(&sql.replacen(" outbox_", &name, 1))
+    }
+
     #[cfg(any(feature = "mysql", feature = "sqlite", test))]
     /// A statement for a database without schemas: `postroom_outbox_x` becomes
     /// `schema_prefix_inbox_x`.

@@ -34,6 +34,16 @@ pub(crate) fn check(version: Option<u32>, min_client: u32, latest: u32) -> Resul
     Err(Error::new(ErrorKind::Schema, message))
 }
 
+/// Whether a store with `fair_tenants` finds its indexes.
+pub(crate) fn check_tenants(found: bool) -> Result<()> {
+    if found {
+        return Ok(());
+    }
+    let message = "fair_tenants needs two indexes that the database does not have; run `postroom \
+                   migrate --fair-tenants`, or migrate with the option set";
+    Err(Error::new(ErrorKind::Schema, message))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,22 +5,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use postroom_core::lifecycle::{DeadReason, Settlement};
+use postroom_core::store::tenants::Rotation;
 use postroom_core::store::{Claim, Claimed, WorkItem};
 use postroom_core::{Lane, Lease, LeaseToken, Result, WorkId};
 
 const UNDECODABLE: Settlement =
     Settlement::Dead { reason: DeadReason::Undecodable, counted: false, error: None };
 
-/// Whose turn it is: of the ordered and the unordered rows, and of the keys.
+/// Whose turn it is: of the ordered and the unordered rows, of the keys, and of the tenants.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     ordered_first: AtomicBool,
     last_key: Mutex<Option<Lane>>,
+    rotation: Mutex<Rotation>,
 }
 
 impl Turn {
     pub(crate) fn last_key(&self) -> MutexGuard<'_, Option<Lane>> {
         self.last_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn rotation(&self) -> MutexGuard<'_, Rotation> {
+        self.rotation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -200,6 +200,40 @@ impl Around for CountClaims {
     }
 }
 
+/// Publishes `messages` of a large tenant and then one of a small tenant, and starts a dispatcher
+/// with batches of `batch`. Answers how many of the large one's had been started when the small
+/// one's was handled.
+///
+/// # Panics
+/// When the store or the dispatcher fails.
+pub async fn started_before_a_small_tenants<S>(store: Arc<S>, messages: usize, batch: u32) -> usize
+where
+    S: TransactionalStore,
+{
+    let outbox = Outbox::new(Arc::clone(&store));
+    for chunk in (0..messages).collect::<Vec<_>>().chunks(5_000) {
+        let large = chunk.iter().map(|_| Message::builder("t").tenant_id("large"));
+        outbox.publish_all(large).await.expect("publish");
+    }
+    outbox.publish(Message::builder("t").tenant_id("small")).await.expect("publish");
+    let started = Arc::new(AtomicUsize::new(0));
+    let (sender, mut handled) = tokio::sync::mpsc::unbounded_channel();
+    let handlers = Handlers::new().all(move |delivery: Delivery| {
+        let small = delivery.message().tenant_id().is_some_and(|id| id.as_str() == "small");
+        let before = started.fetch_add(usize::from(!small), Ordering::SeqCst);
+        if small {
+            let _ = sender.send(before);
+        }
+        async { Ok(()) }
+    });
+    let config = DispatcherConfig { batch, ..DispatcherConfig::default() };
+    let dispatcher = Dispatcher::new(store as Arc<dyn postroom_core::store::Store>, handlers);
+    let running = dispatcher.config(config).start().expect("legal settings");
+    let before = handled.recv().await.expect("the small one's is handled");
+    running.shutdown(Duration::from_secs(30)).await;
+    before
+}
+
 /// Publishes `messages` on `keys` ordering keys while dispatchers come and go; one message in
 /// twenty fails at first.
 ///

@@ -55,11 +55,13 @@ pub struct Options {
     pub keep_done: bool,
     /// See `StoreConfig::halt`.
     pub halt: bool,
+    /// See `StoreConfig::fair_tenants`.
+    pub fair_tenants: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_done: true, halt: false }
+        Self { keep_done: true, halt: false, fair_tenants: false }
     }
 }
 
@@ -75,6 +77,13 @@ impl Options {
     #[must_use]
     pub fn halt(mut self, halt: bool) -> Self {
         self.halt = halt;
+        self
+    }
+
+    /// Whether tenants take turns.
+    #[must_use]
+    pub fn fair_tenants(mut self, fair: bool) -> Self {
+        self.fair_tenants = fair;
         self
     }
 }

@@ -29,7 +29,8 @@ impl Harness for Sim {
     type Plain = Plain;
 
     async fn fresh(clock: ManualClock, options: Options) -> Self {
-        Self(SimStore::new(clock).keep_done(options.keep_done).halt(options.halt))
+        let store = SimStore::new(clock).keep_done(options.keep_done).halt(options.halt);
+        Self(store.fair_tenants(options.fair_tenants))
     }
 
     fn store(&self) -> Arc<SimStore> {

@@ -212,6 +212,11 @@ pub(crate) struct Migrate {
     /// Every store of the configuration file, and every one that it finds
     #[arg(long, conflicts_with_all = ["print", "store"])]
     pub(crate) all: bool,
+
+    /// Also make the indexes for tenants that take turns, while others go on writing; with --all it
+    /// is the file that says which stores need them
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) fair_tenants: bool,
 }
 
 const MIGRATE_HELP: &str = "\

@@ -132,9 +132,7 @@ async fn perform(
     screen: &Screen,
 ) -> Result<Report, Failure> {
     match command {
-        Command::Migrate(args) if args.print => migrate::print(target, json),
-        Command::Migrate(args) if args.dry_run => migrate::foresee(target, json).await,
-        Command::Migrate(_) => migrate::run(target, json).await,
+        Command::Migrate(args) => migrate::run(&args, target, json).await,
         Command::Roles(args) => roles::print(args, target, json),
         Command::Enqueue(args) => enqueue::run(*args, target, json).await,
         Command::Import(args) => import::run(&args, target, json).await,

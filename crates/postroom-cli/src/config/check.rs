@@ -219,6 +219,7 @@ impl Store {
             schema: self.schema.clone(),
             prefix: self.prefix.clone(),
             queue: self.queue.into(),
+            fair_tenants: self.fair_tenants,
             ..StoreConfig::default()
         };
         let target = Target::of(self.url.get_ref().reveal(), config);

@@ -194,6 +194,9 @@ pub(super) struct Store {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub(super) keys: Vec<Spanned<String>>,
+    /// Tenants take turns: a claim is divided equally among those that have messages
+    #[serde(default)]
+    pub(super) fair_tenants: bool,
 }
 
 fn one() -> NonZeroU32 {

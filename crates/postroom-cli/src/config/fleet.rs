@@ -195,6 +195,9 @@ pub(super) struct Folder {
     /// Which of the two boxes
     #[serde(default)]
     queue: Box_,
+    /// Tenants take turns: a claim is divided equally among those that have messages
+    #[serde(default)]
+    fair_tenants: bool,
 }
 
 /// Every row is a store, with the columns id, url, weight, keys and schema. Only id is needed, and
@@ -224,6 +227,9 @@ pub(super) struct Query {
     /// Which of the two boxes
     #[serde(default)]
     queue: Box_,
+    /// Tenants take turns: a claim is divided equally among those that have messages
+    #[serde(default)]
+    fair_tenants: bool,
 }
 
 fn look_limit() -> Span {
@@ -248,7 +254,10 @@ impl Discover {
 
 impl Folder {
     fn check(&self, name: &str, problems: &mut Vec<Problem>) -> Option<Source> {
-        let config = tables(&self.schema, &self.prefix, self.queue);
+        let config = StoreConfig {
+            fair_tenants: self.fair_tenants,
+            ..tables(&self.schema, &self.prefix, self.queue)
+        };
         let path = self.path.get_ref().as_str();
         if path.is_empty() {
             problems.push(Problem::new(Some(self.path.span()), "path must name a folder"));
@@ -262,7 +271,10 @@ impl Folder {
 
 impl Query {
     fn check(&self, name: &str, problems: &mut Vec<Problem>) -> Option<Source> {
-        let config = tables(&self.schema, &self.prefix, self.queue);
+        let config = StoreConfig {
+            fair_tenants: self.fair_tenants,
+            ..tables(&self.schema, &self.prefix, self.queue)
+        };
         if let Err(error) = config.validate() {
             problems.push(Problem::new(Some(self.url.span()), error.to_string()));
         }

@@ -67,6 +67,7 @@ grant insert, delete on postroom_fleet_share to postroom_worker, postroom_admin;
 grant insert on postroom_join_tally to postroom_worker, postroom_admin;
 grant insert on postroom_join_follow_up to postroom_worker, postroom_admin;
 grant execute on procedure postroom_outbox_run_claim to postroom_worker, postroom_admin;
+grant execute on procedure postroom_outbox_run_claim_fair to postroom_worker, postroom_admin;
 grant execute on procedure postroom_outbox_run_claim_ordered to postroom_worker, postroom_admin;
 grant execute on procedure postroom_outbox_run_settle to postroom_worker, postroom_admin;
 grant execute on procedure postroom_outbox_run_renew to postroom_worker, postroom_admin;
@@ -86,6 +87,7 @@ grant execute on procedure postroom_outbox_renew to postroom_worker, postroom_ad
 grant execute on procedure postroom_outbox_reap to postroom_worker, postroom_admin;
 grant execute on procedure postroom_outbox_leave to postroom_worker, postroom_admin;
 grant execute on procedure postroom_inbox_run_claim to postroom_worker, postroom_admin;
+grant execute on procedure postroom_inbox_run_claim_fair to postroom_worker, postroom_admin;
 grant execute on procedure postroom_inbox_run_claim_ordered to postroom_worker, postroom_admin;
 grant execute on procedure postroom_inbox_run_settle to postroom_worker, postroom_admin;
 grant execute on procedure postroom_inbox_run_renew to postroom_worker, postroom_admin;

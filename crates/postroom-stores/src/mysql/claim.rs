@@ -17,7 +17,7 @@ use super::session::broken;
 use crate::floor::Start;
 use crate::taking::{Summary, Takes, Taking, Turn};
 
-const WHAT: &str = "claim";
+pub(super) const WHAT: &str = "claim";
 
 const IDENTITY: &str = "identity";
 
@@ -41,6 +41,9 @@ impl Takes for MySqlStore {
     }
 
     async fn take_unordered(&self, taking: &mut Taking<'_>) -> Result<bool> {
+        if self.fair_tenants {
+            return self.take_in_turn(taking).await;
+        }
         let start = self.floor.start();
         let bounded = start.is_bounded();
         let mut rows = self.look(taking, start).await?;
@@ -126,8 +129,8 @@ impl MySqlStore {
 
 type MySqlQuery = Query<'static, MySql, MySqlArguments>;
 
-/// The parameters that both kinds of claims begin with.
-fn bind(taking: &Taking<'_>, query: MySqlQuery, now: Option<i64>) -> MySqlQuery {
+/// The parameters that all kinds of claims begin with.
+pub(super) fn bind(taking: &Taking<'_>, query: MySqlQuery, now: Option<i64>) -> MySqlQuery {
     query
         .bind(now)
         .bind(taking.claim.owner().as_uuid())
@@ -139,7 +142,7 @@ fn bind(taking: &Taking<'_>, query: MySqlQuery, now: Option<i64>) -> MySqlQuery 
 }
 
 /// Numbers for SQL; none when there are none.
-fn list(numbers: &[i64]) -> Option<String> {
+pub(super) fn list(numbers: &[i64]) -> Option<String> {
     (!numbers.is_empty()).then(|| texts(numbers))
 }
 
@@ -148,7 +151,7 @@ fn texts(numbers: &[i64]) -> String {
     json!(numbers.iter().map(i64::to_string).collect::<Vec<_>>()).to_string()
 }
 
-fn add(taking: &mut Taking<'_>, rows: &[MySqlRow], ordered: bool) -> sqlx::Result<()> {
+pub(super) fn add(taking: &mut Taking<'_>, rows: &[MySqlRow], ordered: bool) -> sqlx::Result<()> {
     let Some((first, items)) = rows.split_first() else { return Ok(()) };
     taking.count(Summary {
         taken: counter(first, "taken")?,

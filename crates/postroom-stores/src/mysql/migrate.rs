@@ -17,6 +17,7 @@ use super::procedures;
 use super::row::{counter, int, text};
 use super::session::Purpose;
 use super::statements::Statements;
+use super::tenants;
 use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
 use crate::{Roles, StoreConfig};
@@ -67,7 +68,7 @@ const UNLOCK: &str = "do release_lock(concat('postroom_', sha1(coalesce(database
 const MODE: &str = "set session sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
 
 /// The whole schema as one script for the `mysql` or `mariadb` client, for people who run their own
-/// migrations. It may be run again.
+/// migrations. It may be run again. With `fair_tenants` the indexes for that are part of it.
 ///
 /// # Errors
 /// `Invalid` when the schema or the prefix is not a plain lower-case identifier, or too long.
@@ -87,6 +88,12 @@ pub fn migration_sql(config: &StoreConfig) -> Result<String> {
     for view in procedures::views(&names) {
         script += view.as_str().trim_end();
         script += "\n\n";
+    }
+    if config.fair_tenants {
+        for index in tenants::indexes(&names) {
+            script += index.as_str();
+            script += "\n";
+        }
     }
     Ok(script)
 }
@@ -152,6 +159,11 @@ impl MySqlStore {
         for view in procedures::views(&self.names) {
             conn.execute(sqlx::raw_sql(view)).await.map_err(what)?;
         }
+        if self.fair_tenants {
+            for index in tenants::indexes(&self.names) {
+                conn.execute(sqlx::raw_sql(index)).await.map_err(what)?;
+            }
+        }
         Ok(Migrated { from, to: latest })
     }
 
@@ -160,7 +172,9 @@ impl MySqlStore {
         let found = found_version(&mut conn, &self.names, &self.sql).await?;
         let (version, min_client) =
             found.map_or((None, 0), |found| (Some(found.version), found.min_client));
-        schema::check(version, min_client, schema::latest(&MIGRATIONS))
+        schema::check(version, min_client, schema::latest(&MIGRATIONS))?;
+        let indexed = !self.fair_tenants || tenants::is_indexed(&mut conn, &self.names).await?;
+        schema::check_tenants(indexed)
     }
 }
 

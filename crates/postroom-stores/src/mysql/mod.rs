@@ -15,6 +15,7 @@ mod servers;
 mod session;
 mod settle;
 mod statements;
+mod tenants;
 mod transaction;
 
 use std::fmt;
@@ -56,6 +57,7 @@ pub struct MySqlStore {
     clock: Clock,
     keep_done: bool,
     halt: bool,
+    fair_tenants: bool,
     floor: Arc<Floor>,
     turn: Arc<Turn>,
     local: Arc<Local>,
@@ -114,6 +116,7 @@ impl MySqlStore {
             clock: config.clock,
             keep_done: config.keep_done,
             halt: config.halt,
+            fair_tenants: config.fair_tenants,
             turn: Arc::default(),
             outbox_local: Arc::clone(&local),
             local,
@@ -129,6 +132,7 @@ impl MySqlStore {
             queue: Queue::Inbox,
             keep_done: self.keep_done,
             halt: self.halt,
+            fair_tenants: self.fair_tenants,
             clock: self.clock.clone(),
             ..StoreConfig::default()
         };

@@ -15,8 +15,9 @@ const SHARED_SCRIPTS: [&str; 3] = [
     include_str!("../../sql/mysql/proc_join.sql"),
 ];
 
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("../../sql/mysql/proc_claim.sql"),
+    include_str!("../../sql/mysql/proc_tenants.sql"),
     include_str!("../../sql/mysql/proc_slot.sql"),
     include_str!("../../sql/mysql/proc_order.sql"),
     include_str!("../../sql/mysql/proc_settle.sql"),

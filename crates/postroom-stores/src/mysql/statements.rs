@@ -43,6 +43,7 @@ statements! {
     blocked_behind: include_str!("../../sql/mysql/blocked_behind.sql"),
     blocked_keys: include_str!("../../sql/mysql/blocked_keys.sql"),
     claim: include_str!("../../sql/mysql/claim.sql"),
+    claim_fair: include_str!("../../sql/mysql/claim_fair.sql"),
     claim_ordered: include_str!("../../sql/mysql/claim_ordered.sql"),
     discard: include_str!("../../sql/mysql/discard.sql"),
     failing: include_str!("../../sql/mysql/failing.sql"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use postroom_core::store::order::Walk;
+use postroom_core::store::tenants::{LOOKS, tenants_wanted};
 use postroom_core::store::{Claim, Claimed, WorkItem};
 use postroom_core::{Lane, Lease, Result, micros};
 use sqlx::postgres::{PgArguments, PgRow};
@@ -17,7 +18,7 @@ use super::time::PgTime;
 use crate::floor::Start;
 use crate::taking::{Summary, Takes, Taking, Turn};
 
-const WHAT: &str = "claim";
+pub(super) const WHAT: &str = "claim";
 
 const IDENTITY: &str = "identity";
 
@@ -47,6 +48,9 @@ impl Takes for PgStore {
     async fn take_unordered(&self, taking: &mut Taking<'_>) -> Result<bool> {
         if self.is_paused().await? {
             return Ok(false);
+        }
+        if self.fair_tenants {
+            return self.take_in_turn(taking).await;
         }
         let start = self.floor.start();
         let bounded = start.is_bounded();
@@ -83,7 +87,7 @@ impl Takes for PgStore {
 impl PgStore {
     /// One claim of rows without a key, from `start` on.
     async fn look(&self, taking: &Taking<'_>, start: Start) -> Result<Vec<PgRow>> {
-        let rows = self.unpaused_rows(taking, start.seq()).await?;
+        let rows = self.unpaused_rows(taking, Look::From(start.seq())).await?;
         let read = |error| classify(WHAT, error);
         let passed = rows.first().map_or(Ok(None), |row| row.try_get("passed")).map_err(read)?;
         let lost: Vec<Option<i32>> = rows
@@ -101,13 +105,17 @@ impl PgStore {
 
     /// A claim with what is paused right now. Nothing when the whole queue is, or when pauses
     /// change faster than they can be read.
-    async fn unpaused_rows(&self, taking: &Taking<'_>, start: i64) -> Result<Vec<PgRow>> {
+    pub(super) async fn unpaused_rows(
+        &self,
+        taking: &Taking<'_>,
+        look: Look,
+    ) -> Result<Vec<PgRow>> {
         for _ in 0..TRIES {
             let believed = self.pauses.believed();
             if believed.contains(&None) {
                 break;
             }
-            let rows = self.unordered_rows(taking, start, &believed).await?;
+            let rows = self.unordered_rows(taking, look, &believed).await?;
             let paused = rows.first().map_or(Ok(Vec::new()), |row| row.try_get("paused"));
             let paused = paused.map_err(|error| classify(WHAT, error))?;
             if paused == believed {
@@ -121,14 +129,24 @@ impl PgStore {
     async fn unordered_rows(
         &self,
         taking: &Taking<'_>,
-        start: i64,
+        look: Look,
         paused: &[Option<i64>],
     ) -> Result<Vec<PgRow>> {
-        let query = self.query(&self.sql.claim);
-        let query = bind(taking, query, self.now()).bind(start);
+        let (statement, start) = match look {
+            Look::From(seq) => (&self.sql.claim, seq),
+            Look::Behind(tenant) => (&self.sql.claim_fair, tenant),
+        };
+        let query = bind(taking, self.query(statement), self.now()).bind(start);
         let excluded = taking.claim.excluded_topics().iter().copied();
         let left_out: Vec<_> = excluded.chain(paused.iter().copied().flatten()).collect();
-        self.rows_for(Purpose::Claim, WHAT, query.bind(left_out).bind(paused.to_vec())).await
+        let query = query.bind(left_out).bind(paused.to_vec());
+        let query = match look {
+            Look::From(_) => query,
+            Look::Behind(_) => {
+                query.bind(integer(tenants_wanted(taking.room))).bind(integer(LOOKS))
+            }
+        };
+        self.rows_for(Purpose::Claim, WHAT, query).await
     }
 
     pub(super) async fn find_identity(&self) -> Result<String> {
@@ -168,6 +186,15 @@ impl PgStore {
     }
 }
 
+/// Where a claim of rows without a key begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Look {
+    /// At this place.
+    From(i64),
+    /// With the tenant behind this one; all tenants take turns.
+    Behind(i64),
+}
+
 type PgQuery = Query<'static, Postgres, PgArguments>;
 
 /// The parameters that both kinds of claims begin with.
@@ -182,7 +209,7 @@ fn bind(taking: &Taking<'_>, query: PgQuery, now: Option<PgTime>) -> PgQuery {
         .bind(integer(taking.claim.attempts_limit()))
 }
 
-fn add(taking: &mut Taking<'_>, rows: &[PgRow]) -> sqlx::Result<()> {
+pub(super) fn add(taking: &mut Taking<'_>, rows: &[PgRow]) -> sqlx::Result<()> {
     let Some(first) = rows.first() else { return Ok(()) };
     taking.count(Summary {
         taken: small_count(first, "taken")?,

@@ -13,6 +13,7 @@ use super::classify::classify;
 use super::functions;
 use super::session::Purpose;
 use super::statements::Statements;
+use super::tenants;
 use crate::names::{Names, Queue};
 use crate::schema::{self, Migration};
 use crate::{Roles, StoreConfig};
@@ -59,7 +60,8 @@ const ROLES: &str = include_str!("../../sql/postgres/roles.sql");
 
 /// The whole schema as one script, for people who run their own migrations.
 ///
-/// It expects a database without it, and runs as it stands in any client.
+/// It expects a database without it, and runs as it stands in any client. With `fair_tenants` the
+/// indexes for that are part of it.
 ///
 /// # Errors
 /// `Invalid` when the schema or the prefix is not a plain lower-case identifier.
@@ -68,6 +70,10 @@ pub fn migration_sql(config: &StoreConfig) -> Result<String> {
     let mut script = vec!["begin".to_owned(), names.create_schema().as_str().to_owned()];
     let steps = rendered(&names, &MIGRATIONS).into_iter().chain(functions::rendered(&names));
     script.extend(steps.map(|sql| sql.as_str().trim_end().trim_end_matches(';').to_owned()));
+    if config.fair_tenants {
+        let indexes = tenants::indexes(&names).into_iter();
+        script.extend(indexes.map(|index| index.as_str().trim_end().to_owned()));
+    }
     script.push("commit".to_owned());
     Ok(script.join(";\n\n") + ";\n")
 }
@@ -109,16 +115,21 @@ impl PgStore {
             tx.execute(sqlx::raw_sql(sql)).await.map_err(what)?;
         }
         tx.commit().await.map_err(what)?;
+        if self.fair_tenants {
+            self.index_tenants().await?;
+        }
         Ok(Migrated { from, to: latest })
     }
 
     pub(super) async fn check_version(&self) -> Result<()> {
         let mut engine = self.sessions.engine(Purpose::Other, "check schema").await?;
         let found = found_version(engine.conn(), &self.names, &self.sql).await?;
+        let indexed = !self.fair_tenants || tenants::is_indexed(engine.conn(), &self.names).await?;
         engine.finish("check schema").await?;
         let (version, min_client) =
             found.map_or((None, 0), |found| (Some(found.version), found.min_client));
-        schema::check(version, min_client, schema::latest(&MIGRATIONS))
+        schema::check(version, min_client, schema::latest(&MIGRATIONS))?;
+        schema::check_tenants(indexed)
     }
 }
 

@@ -20,6 +20,7 @@ mod servers;
 mod session;
 mod settle;
 mod statements;
+mod tenants;
 mod time;
 mod transaction;
 
@@ -65,6 +66,7 @@ pub struct PgStore {
     clock: Clock,
     keep_done: bool,
     halt: bool,
+    fair_tenants: bool,
     floor: Arc<Floor>,
     turn: Arc<Turn>,
     pauses: Arc<Pauses>,
@@ -161,6 +163,7 @@ impl PgStore {
             clock: config.clock,
             keep_done: config.keep_done,
             halt: config.halt,
+            fair_tenants: config.fair_tenants,
             turn: Arc::default(),
             pauses: Arc::default(),
             local,
@@ -178,6 +181,7 @@ impl PgStore {
             queue: Queue::Inbox,
             keep_done: self.keep_done,
             halt: self.halt,
+            fair_tenants: self.fair_tenants,
             clock: self.clock.clone(),
             ..StoreConfig::default()
         };

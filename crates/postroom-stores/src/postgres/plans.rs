@@ -1,6 +1,8 @@
 //! Every statement fits the schema, and its plan reads what it needs and no more: with fresh, stale
 //! and missing statistics, with custom and generic plans, and with plans older than the data.
 
+mod tenants;
+
 use postroom_core::store::{AdminStore, StoreTransaction as _};
 use sqlx::postgres::{PgConnection, PgPool};
 use sqlx::{Executor, SqlStr};
@@ -55,8 +57,12 @@ fn url() -> String {
 }
 
 async fn store(queue: Queue) -> PgStore {
+    store_with(StoreConfig { queue, ..StoreConfig::default() }).await
+}
+
+async fn store_with(config: StoreConfig) -> PgStore {
     let schema = format!("test_{}", Uuid::new_v4().simple());
-    let config = StoreConfig { schema, queue, ..StoreConfig::default() };
+    let config = StoreConfig { schema, ..config };
     let store = PgStore::connect(&url(), config).await.expect("the test server answers");
     store.migrate().await.expect("migrates");
     // The statistics of these tests are made by the tests.

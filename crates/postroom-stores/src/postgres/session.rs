@@ -168,6 +168,11 @@ impl Sessions {
         Ok(PgTx::within(tx, place))
     }
 
+    /// A session of the application, outside any transaction.
+    pub(crate) async fn session(&self, what: &str) -> Result<Lent<Postgres>> {
+        self.application.acquire().await.map_err(|error| classify(what, error))
+    }
+
     /// A transaction for a migration.
     pub(crate) async fn begin_migration(&self) -> Result<(Transaction<'static, Postgres>, Place)> {
         let begun = self.application.begin("begin isolation level read committed").await;

@@ -39,6 +39,7 @@ statements! {
     audit: include_str!("../../sql/postgres/audit.sql"),
     blocked_keys: include_str!("../../sql/postgres/blocked_keys.sql"),
     claim: include_str!("../../sql/postgres/claim.sql"),
+    claim_fair: include_str!("../../sql/postgres/claim_fair.sql"),
     claim_ordered: include_str!("../../sql/postgres/claim_ordered.sql"),
     discard: include_str!("../../sql/postgres/discard.sql"),
     failing: include_str!("../../sql/postgres/failing.sql"),

@@ -38,7 +38,7 @@ pub(super) struct Taking<'a> {
     left_out: Vec<i64>,
     pub(super) now: Timestamp,
     pub(super) room: u32,
-    suspects: u32,
+    pub(super) suspects: u32,
     token: LeaseToken,
     claimed: Claimed,
     /// What is still to be written: rows of the queue by the end of their lease, and parked ones.
@@ -68,6 +68,11 @@ impl<'a> Taking<'a> {
 
     pub(super) fn excludes(&self, topic_hash: i64) -> bool {
         self.left_out.contains(&topic_hash)
+    }
+
+    /// Those topics for SQL; none when there are none.
+    pub(super) fn left_out(&self) -> Option<String> {
+        (!self.left_out.is_empty()).then(|| json!(self.left_out).to_string())
     }
 
     pub(super) fn allow_suspect(&mut self) -> bool {
@@ -134,13 +139,27 @@ impl SqliteStore {
         conn: &mut SqliteConnection,
         taking: &mut Taking<'_>,
     ) -> Result<()> {
-        let picked = choose(self.candidates(conn, taking).await?, taking);
+        if self.inner.config.fair_tenants {
+            return self.claim_in_turn(conn, taking).await;
+        }
+        let picked = choose(self.candidates(conn, taking).await?, taking.room, taking);
+        self.take_all(conn, picked, taking).await?;
+        self.grant(conn, taking).await
+    }
+
+    /// Leases or buries what was chosen; [`grant`](Self::grant) is to be called.
+    pub(super) async fn take_all(
+        &self,
+        conn: &mut SqliteConnection,
+        picked: Vec<Candidate>,
+        taking: &mut Taking<'_>,
+    ) -> Result<()> {
         let mut messages = self.messages(conn, picked.iter().map(|row| row.seq)).await?;
         for row in picked {
             let (message, until) = (messages.remove(&row.seq), taking.until());
             self.take(conn, row, message, until, taking).await?;
         }
-        self.grant(conn, taking).await
+        Ok(())
     }
 
     async fn candidates(
@@ -148,12 +167,11 @@ impl SqliteStore {
         conn: &mut SqliteConnection,
         taking: &Taking<'_>,
     ) -> Result<Vec<Candidate>> {
-        let left_out = &taking.left_out;
         let rows = sqlx::query(self.sql().claim.clone())
             .bind(taking.now.as_micros())
             .bind(taking.room)
             .bind(taking.suspects)
-            .bind((!left_out.is_empty()).then(|| json!(left_out).to_string()))
+            .bind(taking.left_out())
             .fetch_all(conn)
             .await
             .map_err(classify)?;
@@ -306,13 +324,16 @@ impl Candidate {
 }
 
 /// The first of the candidates, up to the room, with no more suspects than asked for.
-fn choose(candidates: Vec<Candidate>, taking: &mut Taking<'_>) -> Vec<Candidate> {
-    let room = taking.room as usize;
+pub(super) fn choose(
+    candidates: Vec<Candidate>,
+    room: u32,
+    taking: &mut Taking<'_>,
+) -> Vec<Candidate> {
     let allowed = candidates.into_iter().filter(|row| !row.suspect || taking.allow_suspect());
-    allowed.take(room).collect()
+    allowed.take(room as usize).collect()
 }
 
-fn candidate(row: &SqliteRow) -> sqlx::Result<Candidate> {
+pub(super) fn candidate(row: &SqliteRow) -> sqlx::Result<Candidate> {
     Ok(Candidate {
         seq: row.try_get("seq")?,
         parked: row.try_get("parked")?,

@@ -6,6 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Row, SqlStr};
 
 use super::classify::classify;
+use super::tenants;
 use super::{SqliteStore, commit};
 use crate::config::StoreConfig;
 use crate::names::{Names, Queue};
@@ -68,7 +69,8 @@ const SET_VERSION: &str = "insert into postroom_meta (only_row, version, min_cli
 values (1, ?1, ?2)
 on conflict (only_row) do update set version = excluded.version, min_client = excluded.min_client";
 
-/// The SQL that brings an empty database to the newest version, for people who run it themselves.
+/// The SQL that brings an empty database to the newest version, for people who run it themselves;
+/// with `fair_tenants` the indexes for that are part of it.
 ///
 /// # Errors
 /// `Invalid` for a bad configuration.
@@ -83,6 +85,11 @@ pub fn migration_sql(config: &StoreConfig) -> Result<String> {
         for script in scripts(step, &names) {
             text.push('\n');
             text.push_str(script.as_str());
+        }
+    }
+    if config.fair_tenants {
+        for index in tenants::indexes(&names) {
+            text.push_str(&format!("\n{};\n", index.as_str().trim_end()));
         }
     }
     let set_version = names.render_flat(SET_VERSION);
@@ -119,6 +126,11 @@ impl SqliteStore {
                 sqlx::raw_sql(script).execute(&mut *tx).await.map_err(classify)?;
             }
         }
+        if self.inner.config.fair_tenants {
+            for index in tenants::indexes(&names) {
+                sqlx::raw_sql(index).execute(&mut *tx).await.map_err(classify)?;
+            }
+        }
         sqlx::query(names.render_flat(SET_VERSION))
             .bind(latest)
             .bind(MIN_CLIENT)
@@ -136,7 +148,11 @@ impl SqliteStore {
             answer => answer?,
         };
         let min_client = found.map_or(0, |(_, min_client)| min_client);
-        schema::check(found.map(|(version, _)| version), min_client, schema::latest(MIGRATIONS))
+        let version = found.map(|(version, _)| version);
+        schema::check(version, min_client, schema::latest(MIGRATIONS))?;
+        let config = &self.inner.config;
+        let names = config.names()?;
+        schema::check_tenants(!config.fair_tenants || tenants::is_indexed(&mut conn, &names).await?)
     }
 
     /// The version of the schema and the oldest client that it admits.

@@ -22,6 +22,7 @@ mod order;
 mod purge;
 mod settle;
 mod sql;
+mod tenants;
 mod tx;
 mod values;
 mod watch;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
 
 use postroom_core::store::order::{VISITS, Walk, fair_share, keys_wanted, renew_below, run_length};
+use postroom_core::store::tenants::Rotation;
 use postroom_core::{Lane, OwnerToken, Result, Timestamp};
 use serde_json::json;
 use sqlx::Row;
@@ -23,6 +24,18 @@ use super::{SqliteStore, commit};
 pub(super) struct Turn {
     cursor: Option<Lane>,
     ordered_first: bool,
+    rotation: Rotation,
+}
+
+impl Turn {
+    /// The tenant behind which the next claim begins.
+    pub(super) fn tenant(&self) -> i64 {
+        self.rotation.after()
+    }
+
+    pub(super) fn go_on(&mut self, rotation: Rotation) {
+        self.rotation = rotation;
+    }
 }
 
 /// A key that was visited: its first row, and what else decides whether it is open.
@@ -57,7 +70,7 @@ struct Standing {
 const BLOCK: u32 = 16;
 
 impl SqliteStore {
-    fn turn(&self) -> MutexGuard<'_, Turn> {
+    pub(super) fn turn(&self) -> MutexGuard<'_, Turn> {
         self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -54,14 +54,17 @@ statements! {
     bury = include_str!("../../sql/sqlite/bury.sql"),
     claim = include_str!("../../sql/sqlite/claim.sql"),
     claim_due = include_str!("../../sql/sqlite/claim_due.sql"),
+    claim_fair = include_str!("../../sql/sqlite/claim_fair.sql"),
     claim_keys = include_str!("../../sql/sqlite/claim_keys.sql"),
     claim_lease = include_str!("../../sql/sqlite/claim_lease.sql"),
     claim_messages = include_str!("../../sql/sqlite/claim_messages.sql"),
     claim_run = include_str!("../../sql/sqlite/claim_run.sql"),
     claim_slots = include_str!("../../sql/sqlite/claim_slots.sql"),
     claim_takeover = include_str!("../../sql/sqlite/claim_takeover.sql"),
+    claim_tenants = include_str!("../../sql/sqlite/claim_tenants.sql"),
     claim_unpark = include_str!("../../sql/sqlite/claim_unpark.sql"),
     claim_unparked = include_str!("../../sql/sqlite/claim_unparked.sql"),
+    claim_waiting = include_str!("../../sql/sqlite/claim_waiting.sql"),
     claim_work = include_str!("../../sql/sqlite/claim_work.sql"),
     data_version = include_str!("../../sql/sqlite/data_version.sql"),
     discard = include_str!("../../sql/sqlite/discard.sql"),
@@ -158,6 +161,7 @@ mod tests {
         for queue in Queue::ALL {
             let (schema, prefix) = ("mail".to_owned(), "eu_".to_owned());
             let config = StoreConfig { schema, prefix, queue, ..StoreConfig::default() };
+            let config = StoreConfig { fair_tenants: true, ..config };
             let store = SqliteStore::in_memory(config).await.expect("open");
             store.migrate().await.expect("migrate");
             let mut conn = store.writer().acquire().await.expect("a connection");

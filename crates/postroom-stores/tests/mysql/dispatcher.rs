@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::mysql_support::My;
+use postroom_stores::StoreConfig;
 use postroom_testkit::{Harness, dispatch};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,4 +44,16 @@ async fn dsp_7_an_outage_of_the_handler_is_met_with_backoff_and_then_all_is_done
     let away = if postroom_testkit::is_full() { 60 } else { 2 };
     dispatch::a_handler_that_is_away(Arc::clone(&my.store), Duration::from_secs(away)).await;
     my.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fleet_6_a_small_tenants_message_is_handled_before_a_third_batch_of_a_large_one() {
+    let (messages, batch) = if postroom_testkit::is_full() { (100_000, 200) } else { (5_000, 50) };
+    for (fair_tenants, soon) in [(true, true), (false, false)] {
+        let my = My::with(StoreConfig { fair_tenants, ..StoreConfig::default() }).await;
+        let store = Arc::clone(&my.store);
+        let before = dispatch::started_before_a_small_tenants(store, messages, batch).await;
+        assert_eq!(before < 2 * batch as usize, soon, "{before} came first, {fair_tenants}");
+        my.finish().await;
+    }
 }

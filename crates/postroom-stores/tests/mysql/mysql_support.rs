@@ -125,6 +125,7 @@ impl Harness for My {
         Self::with(StoreConfig {
             keep_done: options.keep_done,
             halt: options.halt,
+            fair_tenants: options.fair_tenants,
             clock: Clock::Manual(clock),
             ..StoreConfig::default()
         })

@@ -69,7 +69,8 @@ pub(crate) async fn drop_schema(pool: &PgPool) {
 /// A schema that no other test uses, and the session that keeps it so. Its name says what it was
 /// made from: what another version left behind is not taken.
 async fn borrow_schema(purpose: &str) -> (PgConnection, String) {
-    let script = postgres::migration_sql(&StoreConfig::default()).expect("legal names");
+    let config = StoreConfig { fair_tenants: true, ..StoreConfig::default() };
+    let script = postgres::migration_sql(&config).expect("legal names");
     let version = Uuid::new_v5(&Uuid::NAMESPACE_OID, script.as_bytes()).simple().to_string();
     let mut session = PgConnection::connect(&url()).await.expect("the test server answers");
     for number in (0..SCHEMAS).cycle() {
@@ -120,10 +121,12 @@ impl Harness for Pg {
         let config = StoreConfig {
             keep_done: options.keep_done,
             halt: options.halt,
+            fair_tenants: options.fair_tenants,
             clock: Clock::Manual(clock),
             ..StoreConfig::default()
         };
-        Self::lent("suite", config).await.0
+        let purpose = if options.fair_tenants { "fair" } else { "suite" };
+        Self::lent(purpose, config).await.0
     }
 
     fn store(&self) -> Arc<PgStore> {

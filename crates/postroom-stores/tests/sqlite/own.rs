@@ -315,3 +315,62 @@ async fn wq_11_a_claim_reads_live_work_only_whatever_the_statistics_say() {
         assert_eq!(walks, 1, "after {statistics:?}:\n{text}");
     }
 }
+
+#[tokio::test]
+async fn fleet_6_the_indexes_for_tenants_are_made_where_they_are_wanted() {
+    let folder = tempfile::tempdir().expect("a temp folder");
+    let file = folder.path().join("fair.db").display().to_string();
+    let plain = SqliteStore::open(&file, StoreConfig::default()).await.expect("open");
+    plain.migrate().await.expect("migrates");
+    let config = StoreConfig { fair_tenants: true, ..StoreConfig::default() };
+    let fair = SqliteStore::open(&file, config.clone()).await.expect("open");
+    let missing = fair.check_schema().await.expect_err("the schema is there, the indexes are not");
+    assert_eq!(missing.kind(), ErrorKind::Schema);
+    assert!(missing.to_string().contains("run `postroom migrate --fair-tenants`"), "{missing}");
+    fair.migrate().await.expect("makes them");
+    fair.check_schema().await.expect("fits");
+    plain.migrate().await.expect("leaves them");
+    fair.check_schema().await.expect("still fits");
+
+    let script = migration_sql(&config).expect("legal names");
+    let other = SqliteStore::in_memory(config).await.expect("open");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(script)).execute(other.writer()).await.expect("as printed");
+    other.check_schema().await.expect("fits");
+}
+
+#[tokio::test]
+async fn wq_11_a_fair_claim_goes_by_its_indexes_whatever_the_statistics_say() {
+    let file = File::new();
+    let store = file.open(StoreConfig { fair_tenants: true, ..StoreConfig::default() }).await;
+    store.migrate().await.expect("migrate");
+    run(&store, "analyze").await;
+    run(&store, FILL).await;
+    for statistics in ["select 1", "delete from sqlite_stat1; analyze sqlite_schema", "analyze"] {
+        run(&store, statistics).await;
+        for statement in [
+            include_str!("../../sql/sqlite/claim_tenants.sql"),
+            include_str!("../../sql/sqlite/claim_waiting.sql"),
+            include_str!("../../sql/sqlite/claim_fair.sql"),
+        ] {
+            let sql = format!("explain query plan {statement}");
+            let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+                .bind(1)
+                .bind(100)
+                .bind(1)
+                .bind(None::<String>)
+                .bind(64)
+                .fetch_all(store.writer())
+                .await
+                .expect("explain");
+            let lines: Vec<_> = plan.into_iter().map(|(_, _, _, line)| line).collect();
+            let text = lines.join("\n");
+            let searches: Vec<_> =
+                lines.iter().filter(|line| line.contains("_tenants (<expr>")).collect();
+            assert!(!searches.is_empty(), "after {statistics:?}:\n{text}");
+            let scan = |line: &&String| {
+                line.starts_with("SCAN postroom_outbox_") || line.starts_with("SCAN p ")
+            };
+            assert_eq!(lines.iter().find(scan), None, "after {statistics:?}:\n{text}");
+        }
+    }
+}

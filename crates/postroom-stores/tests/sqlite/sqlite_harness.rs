@@ -70,6 +70,7 @@ impl<P: Place> Harness for SqliteIn<P> {
             clock: Clock::Manual(clock),
             keep_done: options.keep_done,
             halt: options.halt,
+            fair_tenants: options.fair_tenants,
             ..StoreConfig::default()
         };
         let store = SqliteStore::open(&P::url(&folder), config).await.expect("open");

@@ -38,6 +38,8 @@ pub mod retention;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod settle;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
+pub mod tenants;
+#[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod transaction;
 #[expect(missing_docs, reason = "a case is named by what it proves")]
 pub mod watch;
@@ -440,5 +442,58 @@ suite! { $
     join_no_history: join::none, Options::default().keep_done(false) => {
         join_1_members_that_are_deleted_when_done_count,
         join_1_what_is_deleted_is_no_message_any_more,
+    }
+    tenants: tenants, Options::default().fair_tenants(true) => {
+        fleet_6_a_large_tenant_does_not_make_a_small_one_wait,
+        fleet_6_tenants_share_equally_whatever_they_have,
+        fleet_6_one_tenant_alone_has_the_whole_batch,
+        fleet_6_what_one_does_not_use_goes_to_the_others,
+        fleet_6_more_tenants_than_a_round_visits_all_have_their_turn,
+        fleet_6_a_claim_is_filled_from_many_small_tenants,
+        fleet_6_a_batch_of_one_goes_round,
+        fleet_6_the_first_of_each_tenant_come_before_the_second,
+        fleet_6_messages_without_a_tenant_are_one_tenant,
+        fleet_6_priority_orders_the_messages_of_one_tenant,
+        fleet_6_what_came_due_is_shared_too,
+        fleet_6_within_a_tenant_what_waited_comes_before_what_did_not,
+        fleet_6_suspects_run_alone_and_their_neighbours_pay_nothing,
+        fleet_6_suspects_of_many_tenants_are_limited_together,
+        fleet_6_paused_and_excluded_topics_are_left_out,
+        fleet_6_expired_messages_of_a_tenant_are_dead,
+        fleet_6_ordered_messages_go_by_their_keys,
+        fleet_6_what_is_released_comes_again,
+        fleet_6_rivals_never_take_the_same_message,
+    }
+    tenants_claim: claim, Options::default().fair_tenants(true) => {
+        wq_1_a_claim_leases_what_is_ready,
+        wq_1_nothing_ready_is_an_empty_answer,
+        wq_1_the_batch_is_a_limit,
+        dsp_9_the_next_due_time_is_known,
+        dsp_9_the_next_retry_is_known,
+        wq_1_oldest_first,
+        wq_1_a_live_lease_is_not_given_twice,
+        wq_1_two_claimers_get_disjoint_batches,
+        wq_1_sixteen_claimers_get_disjoint_batches,
+        wq_1_done_and_dead_are_never_claimed,
+        wq_2_bad_arguments_are_refused,
+        wq_8_an_expired_lease_is_taken_over,
+        wq_8_the_first_lost_lease_counts_no_attempt_and_the_second_does,
+        wq_8_a_killer_is_dead_after_max_plus_one_runs,
+        wq_8_a_claim_takes_one_suspect_unless_asked_for_more,
+        wq_8_suspects_do_not_starve_the_others,
+        wq_8_a_suspect_that_failed_is_still_a_suspect,
+        wq_8_a_takeover_is_in_the_history,
+        priority_higher_first_then_oldest,
+        priority_holds_within_a_small_batch,
+        priority_counts_for_what_came_due_too,
+        priority_of_what_came_due_holds_within_a_small_batch,
+        due_what_waited_longest_comes_first,
+        wq_1_an_expired_message_is_dead_and_never_returned,
+        wq_1_expiry_is_exact,
+        wq_1_what_expires_while_it_waits_is_dead_too,
+        wq_1_a_live_lease_is_not_ended_by_expiry,
+        wq_1_an_undecodable_row_dies_alone,
+        wq_1_each_claim_has_a_token_of_its_own,
+        wq_11_the_same_backlog_is_claimed_in_full_by_small_batches,
     }
 }

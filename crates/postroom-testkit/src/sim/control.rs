@@ -1,6 +1,7 @@
 //! Replay, discard and pause in the in-memory store.
 
 use postroom_core::lifecycle::{self, DeadReason};
+use postroom_core::store::tenants::tenant_of;
 use postroom_core::store::{Changed, MemberOutcome, Pause, PauseRecord, Paused, Refusal};
 use postroom_core::{MessageId, Timestamp, Topic};
 
@@ -32,6 +33,7 @@ impl State {
             expires_at: None,
             priority: message.priority(),
             topic_hash: message.topic_hash(),
+            tenant: tenant_of(message.tenant_hash()),
             lane: message.lane(),
         };
         let place = if wake_at.is_some() { &mut self.parked } else { &mut self.queue };

@@ -10,6 +10,7 @@ mod looks;
 mod order;
 mod queue;
 pub(crate) mod state;
+mod tenants;
 mod tx;
 mod watch;
 
@@ -145,7 +146,7 @@ impl SimStore {
             side: Side::Outbox,
             clock,
             ticking_since: None,
-            rules: Rules { keep_done: true, halt: false },
+            rules: Rules { keep_done: true, halt: false, fair_tenants: false },
             outbox_local: Arc::clone(&local),
             local,
             inbox_local: Arc::new(Local::new("sim", "inbox")),
@@ -182,6 +183,13 @@ impl SimStore {
     #[must_use]
     pub fn halt(mut self, halt: bool) -> Self {
         self.rules.halt = halt;
+        self
+    }
+
+    /// The same store, in which tenants take turns.
+    #[must_use]
+    pub fn fair_tenants(mut self, fair: bool) -> Self {
+        self.rules.fair_tenants = fair;
         self
     }
 

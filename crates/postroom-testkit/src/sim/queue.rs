@@ -18,6 +18,7 @@ use super::state::{Held, Key, Row, SettledRow, State};
 pub(crate) struct Rules {
     pub(crate) keep_done: bool,
     pub(crate) halt: bool,
+    pub(crate) fair_tenants: bool,
 }
 
 /// A claim at work.
@@ -27,7 +28,7 @@ pub(super) struct Taking<'a> {
     pub(super) rules: Rules,
     pub(super) now: Timestamp,
     pub(super) room: u32,
-    suspects: u32,
+    pub(super) suspects: u32,
     token: LeaseToken,
     claimed: Claimed,
 }
@@ -85,6 +86,9 @@ impl State {
     }
 
     fn claim_unordered(&mut self, taking: &mut Taking<'_>) {
+        if taking.rules.fair_tenants {
+            return self.claim_in_turn(taking);
+        }
         let until = taking.now.saturating_add(taking.claim.lease());
         for seq in self.eligible(taking) {
             if taking.room == 0 {
@@ -101,7 +105,7 @@ impl State {
     }
 
     /// What may be claimed of the unordered rows, in claim order.
-    fn eligible(&self, taking: &Taking<'_>) -> Vec<i64> {
+    pub(super) fn eligible(&self, taking: &Taking<'_>) -> Vec<i64> {
         let now = taking.now;
         let fits = |row: &Row| row.lane.is_none() && !taking.excludes(row);
         let ran_out = |row: &Row| row.lease_ran_out(now) && !self.has(Bug::NeverTakesOver);

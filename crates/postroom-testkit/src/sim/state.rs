@@ -1,6 +1,7 @@
 //! What the in-memory store remembers, and how messages come in.
 
 use postroom_core::lifecycle::DeadReason;
+use postroom_core::store::tenants::{Rotation, tenant_of};
 use postroom_core::store::{Appended, Attempt, AuditRecord, Birth, Entry, PauseRecord, id_taken};
 use postroom_core::{
     JoinId, Lane, LeaseToken, Message, MessageId, OwnerToken, Result, Timestamp, WorkId,
@@ -77,6 +78,8 @@ pub(crate) struct State {
     /// Where the last claim of ordered rows stopped, and whether the next claim begins with them.
     pub(crate) cursor: Option<Lane>,
     pub(crate) ordered_first: bool,
+    /// The tenant behind which the next claim begins.
+    pub(crate) rotation: Rotation,
     /// What happened to messages and is still to be counted by joins.
     pub(crate) counted: Vec<Counted>,
     pub(crate) bug: Option<Bug>,
@@ -98,6 +101,8 @@ pub(crate) struct Row {
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) priority: i16,
     pub(crate) topic_hash: i64,
+    /// See [`tenants`](postroom_core::store::tenants).
+    pub(crate) tenant: i64,
     pub(crate) lane: Option<Lane>,
 }
 
@@ -251,6 +256,7 @@ impl State {
             expires_at: message.expires().map(|at| at.resolve(now)),
             priority: message.priority(),
             topic_hash: message.topic_hash(),
+            tenant: tenant_of(message.tenant_hash()),
             lane,
         };
         if due.is_some() {

@@ -405,3 +405,23 @@ async fn sec_2_a_connection_string_never_shows_in_an_error() {
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
 }
+
+#[tokio::test]
+async fn fleet_6_the_indexes_for_tenants_are_made_where_they_are_wanted() {
+    let fresh = Fresh::new().await;
+    let plain = fresh.migrated().await;
+    let fair = fresh.open(StoreConfig { fair_tenants: true, ..StoreConfig::default() }).await;
+    let missing = fair.check_schema().await.expect_err("the schema is there, the indexes are not");
+    assert_eq!(missing.kind(), ErrorKind::Schema);
+    assert!(missing.to_string().contains("run `postroom migrate --fair-tenants`"), "{missing}");
+    for _ in 0..2 {
+        fair.migrate().await.expect("makes them, and leaves them");
+        fair.check_schema().await.expect("fits");
+    }
+    plain.migrate().await.expect("leaves them");
+    fair.check_schema().await.expect("still fits");
+    let script = migration_sql(&StoreConfig { fair_tenants: true, ..StoreConfig::default() });
+    let script = script.expect("legal names");
+    assert_eq!(script.matches("create index tenants").count(), 4, "two for each box");
+    fresh.drop().await;
+}

@@ -197,3 +197,73 @@ async fn sch_1_a_connection_string_never_shows_in_an_error() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
 }
+
+async fn fair(schema: &str) -> PgStore {
+    let config = StoreConfig { fair_tenants: true, ..config(schema) };
+    PgStore::connect(&url(), config).await.expect("connects")
+}
+
+#[tokio::test]
+async fn fleet_6_the_indexes_for_tenants_are_made_where_they_are_wanted() {
+    let schema = fresh_schema();
+    let plain = PgStore::connect(&url(), config(&schema)).await.expect("connects");
+    plain.migrate().await.expect("migrates");
+    let fair = fair(&schema).await;
+    let missing = fair.check_schema().await.expect_err("the schema is there, the indexes are not");
+    assert_eq!(missing.kind(), ErrorKind::Schema);
+    assert!(missing.to_string().contains("run `postroom migrate --fair-tenants`"), "{missing}");
+    fair.migrate().await.expect("makes them");
+    fair.check_schema().await.expect("fits");
+    plain.check_schema().await.expect("they are in nobody's way");
+    plain.migrate().await.expect("leaves them");
+    fair.check_schema().await.expect("still fits");
+
+    // As an interrupted build leaves it.
+    let pool = pool_for(&schema);
+    let broken = "update pg_index set indisvalid = false
+        where indexrelid = to_regclass('inbox_parked_tenants')";
+    run(&pool, broken).await;
+    fair.check_schema().await.expect_err("it is not complete");
+    fair.migrate().await.expect("makes it anew");
+    fair.check_schema().await.expect("fits");
+    drop_schema(&pool).await;
+}
+
+#[tokio::test]
+async fn fleet_6_ten_processes_index_tenants_while_others_publish() {
+    let schema = fresh_schema();
+    let plain = PgStore::connect(&url(), config(&schema)).await.expect("connects");
+    plain.migrate().await.expect("migrates");
+    let outbox = Outbox::new(Arc::new(plain));
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let publisher = tokio::spawn(async move {
+        while stopped.try_recv().is_err() {
+            outbox.publish(Message::builder("t").tenant_id("a")).await.expect("publishes");
+        }
+    });
+    let mut starts = JoinSet::new();
+    for _ in 0..10 {
+        let schema = schema.clone();
+        starts.spawn(async move {
+            let store = fair(&schema).await;
+            store.migrate().await.expect("migrates");
+            store.check_schema().await.expect("fits");
+        });
+    }
+    starts.join_all().await;
+    stop.send(()).expect("it publishes still");
+    publisher.await.expect("nothing failed");
+    drop_schema(&pool_for(&schema)).await;
+}
+
+#[tokio::test]
+async fn fleet_6_the_printed_schema_has_the_indexes_for_tenants() {
+    let schema = fresh_schema();
+    let config = StoreConfig { fair_tenants: true, prefix: "eu_".into(), ..config(&schema) };
+    let script = migration_sql(&config).expect("legal names");
+    let pool = pool_for(&schema);
+    pool.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(script))).await.expect("runs as it stands");
+    let store = PgStore::connect(&url(), config).await.expect("connects");
+    store.check_schema().await.expect("fits");
+    drop_schema(&pool).await;
+}
