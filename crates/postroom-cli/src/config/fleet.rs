@@ -35,8 +35,8 @@ pub(super) struct Fleet {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<usize>")]
     connections: Option<Spanned<usize>>,
-    /// A database of each PostgreSQL server in which processes tell each other of commits in all its
-    /// databases
+    /// A database of each PostgreSQL server in which processes tell each other of commits in all
+    /// its databases
     #[serde(skip_serializing_if = "Option::is_none")]
     doorbell: Option<String>,
     /// A database with Postroom's tables in which several relays divide the stores

@@ -196,8 +196,8 @@ where
         self.crew.statuses()
     }
 
-    /// What [`members`](Self::members) says, for whoever looks from elsewhere, such as an admin API;
-    /// nothing after the fleet is gone.
+    /// What [`members`](Self::members) says, for whoever looks from elsewhere, such as an admin
+    /// API; nothing after the fleet is gone.
     pub fn watch_members(&self) -> impl Fn() -> Vec<MemberStatus> + Send + Sync + use<P, O> {
         let crew = Arc::downgrade(&self.crew);
         move || crew.upgrade().map(|crew| crew.statuses()).unwrap_or_default()

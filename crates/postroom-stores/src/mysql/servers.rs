@@ -17,9 +17,10 @@ use crate::budget::Budgets;
 /// server. Cheap to clone; clones share the limit.
 ///
 /// A store that is opened with [`MySqlStore::connect`] has pools of its own, which is what you want
-/// for a few of them. Hundreds would keep hundreds of connections. Stores that are opened here share
-/// those of their server: when all are in use, the next call waits for one; when some are idle, the
-/// one that was not used for longest makes way. Two servers are the same when host and port are.
+/// for a few of them. Hundreds would keep hundreds of connections. Stores that are opened here
+/// share those of their server: when all are in use, the next call waits for one; when some are
+/// idle, the one that was not used for longest makes way. Two servers are the same when host and
+/// port are.
 ///
 /// ```no_run
 /// # async fn open() -> postroom_core::Result<()> {
@@ -61,8 +62,8 @@ impl MySqlServers {
     }
 
     /// The same box through connections of these servers, for work that must not take the engine's,
-    /// such as an admin API. It shares wake-ups and figures with the given one, and connects when it is
-    /// first used. [Close](MySqlStore::close) both.
+    /// such as an admin API. It shares wake-ups and figures with the given one, and connects when
+    /// it is first used. [Close](MySqlStore::close) both.
     #[must_use]
     pub fn through(&self, store: &MySqlStore) -> MySqlStore {
         let options = store.sessions.options();

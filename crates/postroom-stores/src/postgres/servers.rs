@@ -19,12 +19,14 @@ use crate::budget::{Budget, Budgets, PATIENCE, Use};
 /// Connects to databases of PostgreSQL servers, with a limit on the connections to each server.
 /// Cheap to clone; clones share the limit.
 ///
-/// A store that is opened with [`PgStore::connect`] has pools of its own, which is what you want for
-/// a few of them. Hundreds would keep hundreds of connections. Stores that are opened here share
-/// those of their server: when all are in use, the next call waits for one; when some are idle, the
-/// one that was not used for longest makes way. Two servers are the same when host and port are.
+/// A store that is opened with [`PgStore::connect`] has pools of its own, which is what you want
+/// for a few of them. Hundreds would keep hundreds of connections. Stores that are opened here
+/// share those of their server: when all are in use, the next call waits for one; when some are
+/// idle, the one that was not used for longest makes way. Two servers are the same when host and
+/// port are.
 ///
-/// They hear of commits in other processes only with a [`doorbell`](Self::doorbell); else they poll.
+/// They hear of commits in other processes only with a [`doorbell`](Self::doorbell); else they
+/// poll.
 ///
 /// ```no_run
 /// # async fn open() -> postroom_core::Result<()> {
@@ -45,8 +47,9 @@ pub struct PgServers {
 }
 
 impl PgServers {
-    /// At most so many connections to each server: a tenth, but one at least, is for renewing leases,
-    /// of the others the application's transactions have half at most. A doorbell is one more.
+    /// At most so many connections to each server: a tenth, but one at least, is for renewing
+    /// leases, of the others the application's transactions have half at most. A doorbell is one
+    /// more.
     ///
     /// # Errors
     /// `Invalid` for fewer than 3 or more than 10,000.
@@ -55,9 +58,9 @@ impl PgServers {
         Ok(Self { budgets, doorbell: None, doors: Arc::default() })
     }
 
-    /// A database on each server in which processes tell each other of commits in all the others, as
-    /// the same user as in the first of those. Every process that publishes must name the same one; it
-    /// needs no tables, only that all may connect to it.
+    /// A database on each server in which processes tell each other of commits in all the others,
+    /// as the same user as in the first of those. Every process that publishes must name the same
+    /// one; it needs no tables, only that all may connect to it.
     #[must_use]
     pub fn doorbell(mut self, database: &str) -> Self {
         self.doorbell = Some(database.into());
@@ -85,8 +88,8 @@ impl PgServers {
     }
 
     /// The same box through connections of these servers, for work that must not take the engine's,
-    /// such as an admin API. It shares wake-ups and figures with the given one, and connects when it is
-    /// first used. [Close](PgStore::close) both.
+    /// such as an admin API. It shares wake-ups and figures with the given one, and connects when
+    /// it is first used. [Close](PgStore::close) both.
     #[must_use]
     pub fn through(&self, store: &PgStore) -> PgStore {
         let options = store.sessions.options();

@@ -3,10 +3,11 @@
 //! A commit changes the write-ahead log, or the file itself when the log is written back; to look
 //! at the two needs no connection, so that hundreds of idle files keep none. When they changed,
 //! `pragma data_version` tells whether that was another connection since it was last asked here. It
-//! is asked on the connection that writes, because on that one this process's own claims and settles
-//! are not among the others' commits: what a dispatcher does never wakes it. Nor does it miss
-//! anything while the connection is busy, as a claim would wait for that connection too. Another
-//! connection counts from the beginning, so what it says means nothing until it is asked again.
+//! is asked on the connection that writes, because on that one this process's own claims and
+//! settles are not among the others' commits: what a dispatcher does never wakes it. Nor does it
+//! miss anything while the connection is busy, as a claim would wait for that connection too.
+//! Another connection counts from the beginning, so what it says means nothing until it is asked
+//! again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
