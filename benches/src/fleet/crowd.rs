@@ -71,6 +71,16 @@ impl Crowd {
         })
     }
 
+    /// How many messages were delivered so far.
+    pub(super) fn delivered(&self) -> usize {
+        lock(&self.delivered).len()
+    }
+
+    /// Until more than so many are delivered.
+    pub(super) async fn until_more_than(&self, count: usize) -> anyhow::Result<Duration> {
+        self.until(|crowd| crowd.delivered() > count).await
+    }
+
     async fn until(&self, is_so: impl Fn(&Self) -> bool) -> anyhow::Result<Duration> {
         let began = Instant::now();
         while !is_so(self) {

@@ -21,6 +21,8 @@ const CONNECTIONS: usize = 20;
 /// Who of the databases change while the fleet runs.
 const CHANGED: usize = 20;
 
+const BACKLOG: usize = 100_000;
+
 /// The databases, and the list that the processes read.
 struct Tenants {
     server: PgConnection,
@@ -206,6 +208,8 @@ async fn in_trouble(
     let what = format!("one process killed, then {} messages, one each: all delivered", ids.len());
     say(what, format!("{took:.1?}"));
 
+    beside_a_backlog(tenants, crowd, &ringing, say).await?;
+
     // Those that go have nothing left; what is in those that come was there before them.
     let gone = tenants.names.drain(..CHANGED).collect::<Vec<_>>();
     tenants.write_list()?;
@@ -223,5 +227,31 @@ async fn in_trouble(
     say(what, format!("{took:.1?}"));
     let served = crowd.until_serving(tenants.names.len()).await.context("served again")?;
     say("and all are served after".into(), format!("{served:.1?}"));
+    Ok(())
+}
+
+/// One tenant has a large backlog, another one a single message.
+async fn beside_a_backlog(
+    tenants: &Tenants,
+    crowd: &Crowd,
+    servers: &PgServers,
+    say: &mut impl FnMut(String, String),
+) -> anyhow::Result<()> {
+    let big = servers.connect(&tenants.url(&tenants.names[0]), StoreConfig::default()).await?;
+    let (big, before) = (Arc::new(big), crowd.delivered());
+    let outbox = Outbox::new(Arc::clone(&big));
+    outbox.publish_all((0..BACKLOG).map(|_| Message::builder("big"))).await?;
+    crowd.until_more_than(before).await.context("the backlog begins")?;
+    let last = tenants.names[tenants.names.len() - 1..].to_vec();
+    let (began, at) = (Instant::now(), crowd.delivered());
+    let small = tenants.publish(servers, &last).await?;
+    crowd.until_delivered(&small).await.context("beside a backlog")?;
+    let (took, meanwhile) = (began.elapsed(), crowd.delivered() - at);
+    crowd.until_more_than(before + BACKLOG).await.context("all of the backlog")?;
+    big.close().await;
+    say(
+        format!("one message beside {BACKLOG} of another database, with its publishing"),
+        format!("{took:.2?}, after {meanwhile} others; all after {:.1?}", began.elapsed()),
+    );
     Ok(())
 }

@@ -331,7 +331,7 @@ async fn fleet_2_one_message_does_not_wait_for_the_backlog_of_another_store() {
     let world = World::default();
     world.list(&[("big", 1), ("small", 2)]);
     let big = Outbox::new(Arc::new(world.store(1)));
-    big.publish_all((0..20_000).map(|_| Message::builder("big"))).await.expect("published");
+    big.publish_all((0..100_000).map(|_| Message::builder("big"))).await.expect("published");
     let handled = Arc::clone(&world.handled);
     let handlers = Handlers::new().all(move |delivery: Delivery| {
         let handled = Arc::clone(&handled);
