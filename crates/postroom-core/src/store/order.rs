@@ -34,6 +34,42 @@ pub fn keys_wanted(room: u32) -> u32 {
     room.div_ceil(RUN)
 }
 
+/// The slots of one stretch: no more than there are keys wanted, and never many, because servers
+/// lock them. Where it ends decides when what came due is moved, so all stores have the same end.
+#[derive(Debug)]
+pub struct Slots {
+    most: usize,
+    seen: Vec<i16>,
+}
+
+impl Slots {
+    /// For a stretch that looks for so many open keys.
+    #[must_use]
+    pub fn for_keys(wanted: u32) -> Self {
+        Self { most: wanted.min(64) as usize, seen: Vec::new() }
+    }
+
+    /// Whether a key, in the order of slots, still belongs to the stretch.
+    pub fn admits(&mut self, key: Lane) -> bool {
+        if self.seen.last() == Some(&key.slot) {
+            return true;
+        }
+        let has_room = self.seen.len() < self.most;
+        if has_room {
+            self.seen.push(key.slot);
+        }
+        has_room
+    }
+
+    /// Where the next stretch begins when every key of this one was visited: behind its last slot,
+    /// or nowhere when there were fewer slots than it could have had.
+    #[must_use]
+    pub fn end(&self) -> Option<Lane> {
+        let last = self.seen.last().filter(|_| self.seen.len() == self.most)?;
+        Some(Lane { slot: *last, key_hash: i64::MAX })
+    }
+}
+
 /// How many items of each of `keys` open keys are taken at most: enough to fill the room.
 #[must_use]
 pub fn run_length(room: u32, keys: u32) -> u32 {

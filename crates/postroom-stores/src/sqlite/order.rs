@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
 
-use postroom_core::store::order::{VISITS, Walk, fair_share, keys_wanted, renew_below, run_length};
+use postroom_core::store::order::{
+    Slots, VISITS, Walk, fair_share, keys_wanted, renew_below, run_length,
+};
 use postroom_core::store::tenants::Rotation;
 use postroom_core::{Lane, OwnerToken, Result, Timestamp};
 use serde_json::json;
@@ -307,6 +309,7 @@ impl SqliteStore {
     ) -> Result<Visited> {
         let wanted = keys_wanted(taking.room);
         let (mut open, mut visits, mut last) = (Vec::new(), 0, after);
+        let mut slots = Slots::for_keys(wanted);
         loop {
             let missing = wanted - open.len() as u32;
             if missing == 0 || visits == VISITS {
@@ -319,6 +322,9 @@ impl SqliteStore {
                 if open.len() as u32 == wanted {
                     return Ok(Visited { open, last });
                 }
+                if !slots.admits(key.lane) {
+                    return Ok(Visited { open, last: slots.end() });
+                }
                 visits += 1;
                 last = Some(key.lane);
                 if key.is_open(taking) {
@@ -326,7 +332,7 @@ impl SqliteStore {
                 }
             }
             if is_end && (open.len() as u32) < wanted {
-                return Ok(Visited { open, last: None });
+                return Ok(Visited { open, last: slots.end() });
             }
         }
     }

@@ -37,7 +37,27 @@ pub(super) fn found_before() -> Vec<(Options, Vec<Op>)> {
         Op::Advance(1),
         claim_one(),
     ];
-    vec![(Options::default().keep_done(false).halt(true), due_and_paused)]
+    // The same with a stretch that ends where its slots do.
+    let plain = || Draft { due: None, ordering_key: None, ..due_in_a_second(0) };
+    let claim = |ordered, holding| Op::Claim {
+        owner: 0,
+        batch: 1,
+        suspects: 0,
+        max_attempts: 1,
+        terms: Terms { ordered, holding, without_x: false },
+    };
+    let due_and_held = vec![
+        Op::Publish(vec![due_in_a_second(0), due_in_a_second(0)], End::Commit),
+        claim(false, None),
+        Op::Publish(vec![plain()], End::Commit),
+        claim(false, None),
+        Op::Advance(1),
+        claim(true, Some(0)),
+    ];
+    vec![
+        (Options::default().keep_done(false).halt(true), due_and_paused),
+        (Options::default().keep_done(false), due_and_held),
+    ]
 }
 
 pub(super) fn options() -> impl Strategy<Value = Options> {

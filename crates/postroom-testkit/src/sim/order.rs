@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use postroom_core::store::order::{VISITS, Walk, fair_share, keys_wanted, renew_below, run_length};
+use postroom_core::store::order::{
+    Slots, VISITS, Walk, fair_share, keys_wanted, renew_below, run_length,
+};
 use postroom_core::{Lane, OwnerToken, Timestamp};
 
 use super::Bug;
@@ -108,8 +110,9 @@ impl State {
     ) -> Option<Lane> {
         let wanted = keys_wanted(taking.room);
         let (mut open, mut visits, mut last) = (Vec::new(), 0, None);
+        let mut stretch = Slots::for_keys(wanted);
         for lane in self.keys(after, slots) {
-            if open.len() as u32 == wanted || visits == VISITS {
+            if open.len() as u32 == wanted || visits == VISITS || !stretch.admits(lane) {
                 break;
             }
             visits += 1;
@@ -126,7 +129,7 @@ impl State {
                 return Some(lane);
             }
         }
-        if is_end { None } else { last }
+        if is_end { stretch.end() } else { last }
     }
 
     fn keys(&self, after: Option<Lane>, slots: &[i16]) -> Vec<Lane> {
