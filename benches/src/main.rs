@@ -43,9 +43,9 @@ struct Arguments {
     /// Messages in the table whose pages are looked at (P12)
     #[arg(long, default_value_t = 5_000_000)]
     kept: i64,
-    /// Databases and files at most (P11)
-    #[arg(long, default_value_t = 500)]
-    stores: usize,
+    /// How many databases, one number after the other, and of the last one also files (P11)
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 100, 500])]
+    stores: Vec<usize>,
     /// One process of a fleet, for P11
     #[arg(long, hide = true)]
     fleet_node: Option<String>,
@@ -107,7 +107,7 @@ async fn main() -> anyhow::Result<()> {
     // It takes a quarter of an hour, most of it to see how little happens.
     let mut costs = Vec::new();
     if wanted("P11") && !(arguments.quick && arguments.only.is_none()) {
-        costs = fleet::measure(&url, arguments.stores).await.context("many databases")?;
+        costs = fleet::measure(&url, &arguments.stores).await.context("many databases")?;
     }
     // It fills the disk for minutes, so it is not a part of a quick run.
     if wanted("P12") && !(arguments.quick && arguments.only.is_none()) {

@@ -6,7 +6,6 @@ mod node;
 mod postgres;
 mod sqlite;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -20,12 +19,15 @@ const COME_TO_REST: Duration = Duration::from_secs(120);
 const LOOK_FOR: Duration = Duration::from_secs(60);
 
 /// Measures both kinds of fleets.
-pub(crate) async fn measure(url: &str, most: usize) -> anyhow::Result<Vec<Cost>> {
+pub(crate) async fn measure(url: &str, counts: &[usize]) -> anyhow::Result<Vec<Cost>> {
     let mut costs = Vec::new();
-    for count in BTreeSet::from([1, most.div_ceil(5), most]) {
-        costs.extend(postgres::measure(url, count, count == most).await?);
+    for (at, &count) in counts.iter().enumerate() {
+        let is_last = at + 1 == counts.len();
+        costs.extend(postgres::measure(url, count, is_last).await?);
+        if is_last {
+            costs.extend(sqlite::measure(count).await?);
+        }
     }
-    costs.extend(sqlite::measure(most).await?);
     Ok(costs)
 }
 

@@ -150,11 +150,10 @@ impl PgStore {
     }
 
     pub(super) async fn find_identity(&self) -> Result<String> {
-        let by_server = self.engine_rows(IDENTITY, self.query(&self.sql.identity)).await;
+        let ask = |sql| self.rows_for(Purpose::Claim, IDENTITY, self.query(sql));
+        let by_server = ask(&self.sql.identity).await;
         let rows = match by_server {
-            Err(error) if !error.is_transient() => {
-                self.engine_rows(IDENTITY, self.query(&self.sql.identity_by_address)).await?
-            }
+            Err(error) if !error.is_transient() => ask(&self.sql.identity_by_address).await?,
             answer => answer?,
         };
         let row = rows.first().ok_or_else(|| broken("its identity"))?;

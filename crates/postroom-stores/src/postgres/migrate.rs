@@ -122,7 +122,7 @@ impl PgStore {
     }
 
     pub(super) async fn check_version(&self) -> Result<()> {
-        let mut engine = self.sessions.engine(Purpose::Other, "check schema").await?;
+        let mut engine = self.sessions.engine(Purpose::Claim, "check schema").await?;
         let found = found_version(engine.conn(), &self.names, &self.sql).await?;
         let indexed = !self.fair_tenants || tenants::is_indexed(engine.conn(), &self.names).await?;
         engine.finish("check schema").await?;

@@ -76,7 +76,7 @@ impl Sessions {
         budget: Option<&Budget<Postgres>>,
     ) -> Result<Self> {
         let sessions = Self::lazy(options, budget);
-        drop(sessions.engine(Purpose::Other, "connect").await?);
+        drop(sessions.engine(Purpose::Claim, "connect").await?);
         Ok(sessions)
     }
 
