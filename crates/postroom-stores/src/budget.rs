@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use postroom_core::{Error, ErrorKind, Result};
 use sqlx::pool::PoolConnection;
-use sqlx::{Connection, Database, Pool, Transaction};
+use sqlx::{Connection, Database, Pool, SqlSafeStr as _, Transaction};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -138,85 +138,40 @@ impl<DB: Database> Source<DB> {
 
     /// A connection, for as long as its owner keeps it.
     pub(crate) async fn acquire(&self) -> sqlx::Result<Lent<DB>> {
-        let (conn, place) = self.take(Plain).await?;
-        Ok(Lent { conn, _place: place })
+        let Some(part) = &self.part else {
+            let conn = self.pool.acquire().await?;
+            return Ok(Lent { conn, place: Place::default() });
+        };
+        let taken = timeout(PATIENCE, part.take()).await;
+        let (conn, place) = taken.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
+        Ok(Lent { conn, place })
     }
 
     /// A transaction, begun in a task so that a caller who goes away can not cut it: a cut BEGIN
-    /// leaves its transaction open in the pool (B08).
+    /// leaves its transaction open in the pool (B08). Nor does our patience: that ends with having
+    /// a connection.
     pub(crate) async fn begin(
         &self,
         sql: &'static str,
     ) -> sqlx::Result<(Transaction<'static, DB>, Place)> {
         let source = self.clone();
-        match tokio::spawn(async move { source.take(Begin(sql)).await }).await {
-            Ok(begun) => begun,
-            Err(_) => Err(sqlx::Error::WorkerCrashed),
-        }
+        let beginning = tokio::spawn(async move {
+            let Lent { conn, place } = source.acquire().await?;
+            let tx = Transaction::begin(conn, Some(sql.into_sql_str())).await?;
+            Ok((tx, place))
+        });
+        beginning.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
+}
 
-    async fn take<H: How<DB>>(&self, how: H) -> sqlx::Result<(H::Taken, Place)> {
-        let Some(Part { lane, member, cap }) = &self.part else {
-            return Ok((how.open(&self.pool).await?, Place::default()));
+impl<DB: Database> Part<DB> {
+    async fn take(&self) -> sqlx::Result<(PoolConnection<DB>, Place)> {
+        let place = self.lane.place(self.cap.as_ref()).await?;
+        let conn = match self.member.reuse().await {
+            Some(conn) => conn,
+            None => self.lane.open(&self.member).await?,
         };
-        let taking = async {
-            let place = lane.place(cap.as_ref()).await?;
-            let taken = match how.reuse(member).await {
-                Some(taken) => taken,
-                None => lane.open(member, &how).await?,
-            };
-            Ok((taken, place))
-        };
-        timeout(PATIENCE, taking).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
-    }
-}
-
-/// What is taken from a pool.
-trait How<DB: Database>: Send + Sync {
-    type Taken: Send;
-
-    /// Takes a connection that is open. Opens none.
-    fn reuse(&self, member: &Member<DB>) -> impl Future<Output = Option<Self::Taken>> + Send;
-
-    /// Takes any, and opens one if need be.
-    fn open(&self, pool: &Pool<DB>) -> impl Future<Output = sqlx::Result<Self::Taken>> + Send;
-}
-
-/// A connection as it is.
-struct Plain;
-
-impl<DB: Database> How<DB> for Plain {
-    type Taken = PoolConnection<DB>;
-
-    async fn reuse(&self, member: &Member<DB>) -> Option<PoolConnection<DB>> {
-        let mut conn = member.pool.try_acquire()?;
-        let unused = member.unused_for() >= UNUSED;
-        member.used();
-        if unused && conn.ping().await.is_err() {
-            let _ = timeout(CLOSING_LIMIT, conn.close()).await;
-            return None;
-        }
-        Some(conn)
-    }
-
-    async fn open(&self, pool: &Pool<DB>) -> sqlx::Result<PoolConnection<DB>> {
-        pool.acquire().await
-    }
-}
-
-/// A transaction that begins like this.
-struct Begin(&'static str);
-
-impl<DB: Database> How<DB> for Begin {
-    type Taken = Transaction<'static, DB>;
-
-    async fn reuse(&self, member: &Member<DB>) -> Option<Transaction<'static, DB>> {
-        // A connection that the server has closed meanwhile says so here.
-        member.used().try_begin_with(self.0).await.ok().flatten()
-    }
-
-    async fn open(&self, pool: &Pool<DB>) -> sqlx::Result<Transaction<'static, DB>> {
-        pool.begin_with(self.0).await
+        Ok((conn, place))
     }
 }
 
@@ -246,7 +201,7 @@ pub(crate) struct Place(#[expect(dead_code, reason = "held, not read")] Vec<Owne
 pub(crate) struct Lent<DB: Database> {
     conn: PoolConnection<DB>,
     /// After the connection: whoever gets this place may have to close it.
-    _place: Place,
+    place: Place,
 }
 
 impl<DB: Database> Lent<DB> {
@@ -286,6 +241,18 @@ impl<DB: Database> Member<DB> {
 
     fn unused_for(&self) -> Duration {
         lock(&self.used).elapsed()
+    }
+
+    /// A connection that is open and lives. Opens none.
+    async fn reuse(&self) -> Option<PoolConnection<DB>> {
+        let mut conn = self.pool.try_acquire()?;
+        let unused = self.unused_for() >= UNUSED;
+        self.used();
+        if unused && conn.ping().await.is_err() {
+            let _ = timeout(CLOSING_LIMIT, conn.close()).await;
+            return None;
+        }
+        Some(conn)
     }
 
     /// Closes one that nobody uses; whether there was one.
@@ -329,22 +296,18 @@ impl<DB: Database> Lane<DB> {
     }
 
     /// Opens a connection when there is room, and makes room.
-    async fn open<H: How<DB>>(
-        self: &Arc<Self>,
-        member: &Arc<Member<DB>>,
-        how: &H,
-    ) -> sqlx::Result<H::Taken> {
+    async fn open(self: &Arc<Self>, member: &Arc<Member<DB>>) -> sqlx::Result<PoolConnection<DB>> {
         let _only_one = self.opening.lock().await;
         // Its own may be on the way back: that is quicker than another one.
         if member.pool.size() > 0 {
             sleep(MOMENT).await;
-            if let Some(taken) = how.reuse(member).await {
-                return Ok(taken);
+            if let Some(conn) = member.reuse().await {
+                return Ok(conn);
             }
         }
         while self.count() >= self.most {
-            if let Some(taken) = how.reuse(member).await {
-                return Ok(taken);
+            if let Some(conn) = member.reuse().await {
+                return Ok(conn);
             }
             // Whoever has a place and no connection is the proof that one is idle, or about to be.
             if !self.close_oldest().await {
@@ -358,7 +321,7 @@ impl<DB: Database> Lane<DB> {
             }
         }
         self.tend();
-        how.open(member.used()).await
+        member.used().acquire().await
     }
 
     /// How many connections are open, and forgets the pools that have none.
