@@ -173,7 +173,8 @@ async fn idle(
     );
     connections.sort_unstable();
     let (middle, most) = (connections[connections.len() / 2], connections.last().unwrap_or(&0));
-    let budget = 2 * (CONNECTIONS + 1) + 2;
+    // A listener and the home beside the budget.
+    let budget = 2 * (CONNECTIONS + 3);
     say(
         format!("idle, connections of both, median and most (budget {budget})"),
         format!("{middle}, {most}"),
