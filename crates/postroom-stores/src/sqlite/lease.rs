@@ -47,7 +47,7 @@ impl SqliteStore {
         }
         if !slots.is_empty() {
             self.renew_slots(&mut tx, &slots, until).await?;
-            self.sign_of_life(&mut tx, owner, until).await?;
+            self.sign_of_life(&mut tx, &self.sql().node_renew, owner, until).await?;
         }
         commit(tx).await?;
         Ok(renewed)

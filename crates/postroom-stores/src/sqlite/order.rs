@@ -12,8 +12,8 @@ use postroom_core::store::order::{
 use postroom_core::store::tenants::Rotation;
 use postroom_core::{Lane, OwnerToken, Result, Timestamp};
 use serde_json::json;
-use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Row, SqlStr};
 use uuid::Uuid;
 
 use super::claim::{Candidate, Messages, Taking};
@@ -144,7 +144,7 @@ impl SqliteStore {
         let mut live_until = standing.live_until.unwrap_or(now);
         if live_until < stale {
             live_until = renewed;
-            self.sign_of_life(conn, owner, renewed).await?;
+            self.sign_of_life(conn, &self.sql().node, owner, renewed).await?;
             let gone = sqlx::query(self.sql().node_gone.clone()).bind(now.as_micros());
             gone.execute(&mut *conn).await.map_err(classify)?;
         }
@@ -245,10 +245,11 @@ impl SqliteStore {
     pub(super) async fn sign_of_life(
         &self,
         conn: &mut SqliteConnection,
+        sql: &SqlStr,
         owner: OwnerToken,
         until: Timestamp,
     ) -> Result<()> {
-        sqlx::query(self.sql().node.clone())
+        sqlx::query(sql.clone())
             .bind(owner.as_uuid())
             .bind(until.as_micros())
             .execute(conn)

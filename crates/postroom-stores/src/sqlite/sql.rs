@@ -112,6 +112,7 @@ statements! {
     next_due = include_str!("../../sql/sqlite/next_due.sql"),
     node = include_str!("../../sql/sqlite/node.sql"),
     node_gone = include_str!("../../sql/sqlite/node_gone.sql"),
+    node_renew = include_str!("../../sql/sqlite/node_renew.sql"),
     nodes = include_str!("../../sql/sqlite/nodes.sql"),
     pause = include_str!("../../sql/sqlite/pause.sql"),
     paused = include_str!("../../sql/sqlite/paused.sql"),

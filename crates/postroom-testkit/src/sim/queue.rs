@@ -333,8 +333,10 @@ impl State {
                 return false;
             };
             slot.1 = slot.1.max(until);
-            let alive_until = self.nodes.entry(owner).or_insert(until);
-            *alive_until = until.max(*alive_until);
+            // Who has left does not come back by finishing what it holds.
+            if let Some(alive_until) = self.nodes.get_mut(&owner) {
+                *alive_until = until.max(*alive_until);
+            }
         }
         held.until = until;
         true
