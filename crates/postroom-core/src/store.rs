@@ -408,6 +408,12 @@ impl Claim {
         self.holding.as_deref()
     }
 
+    /// How many keys those are; none when it does not say.
+    #[must_use]
+    pub fn held_count(&self) -> u32 {
+        self.holding.as_ref().map_or(0, |keys| u32::try_from(keys.len()).unwrap_or(u32::MAX))
+    }
+
     /// Topics of which it wants nothing.
     #[must_use]
     pub fn excluded_topics(&self) -> &[i64] {

@@ -20,6 +20,9 @@ const SUSPECT_EVERY: usize = 16;
 // How long a claim for keys that were left out waits for more of them to end.
 const GATHER: Duration = Duration::from_millis(3);
 
+// How long a claim may wait for more places while there is enough to do.
+const MOST_GATHERING: Duration = Duration::from_millis(25);
+
 // A poller that had nothing to do for so long asks when the next message is due.
 const REST: Duration = Duration::from_millis(100);
 
@@ -69,6 +72,7 @@ impl Engine {
                 () = self.freed.notified() => {}
             }
         }
+        self.gather_places().await;
         let mut places = tokio::select! {
             biased;
             () = self.stop.cancelled() => return None,
@@ -84,6 +88,25 @@ impl Engine {
             biased;
             () = self.stop.cancelled() => None,
             turn = seat.turn(places.num_permits()) => Some(Places::new(places, Some(turn))),
+        }
+    }
+
+    /// Waits for half a batch of free places, as long as there is plenty to do meanwhile and they
+    /// are free soon. Claims of a few items each would cost the server more than the items do.
+    async fn gather_places(&self) {
+        let room = self.config.cold_queue;
+        let wanted = (self.config.batch as usize / 2).min(room / 4);
+        let missing = wanted.saturating_sub(self.load.cold.free.available_permits());
+        let per_second = self.pace.per_second().unwrap_or(0.0);
+        let takes = missing as f64 / per_second;
+        if missing == 0 || self.under_way() < room / 2 || takes > MOST_GATHERING.as_secs_f64() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            _ = self.load.cold.free.acquire_many(wanted as u32) => {}
+            () = tokio::time::sleep(MOST_GATHERING) => {}
         }
     }
 

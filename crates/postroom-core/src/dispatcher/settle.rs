@@ -32,7 +32,7 @@ impl Engine {
         let mut last: Option<Instant> = None;
         while let Some(mut group) = finished.recv().await {
             let busy = last.is_some_and(|last| last.elapsed() < BUSY);
-            self.fill(&mut group, &mut finished, busy).await;
+            self.fill(&mut group, &mut finished, &jobs, busy).await;
             let rest = self.send(group, &jobs).await;
             if !rest.is_empty() {
                 // Nothing waits behind these any more.
@@ -46,6 +46,7 @@ impl Engine {
         &self,
         group: &mut Vec<Finished>,
         finished: &mut mpsc::Receiver<Vec<Finished>>,
+        jobs: &mpsc::WeakSender<Job>,
         busy: bool,
     ) {
         let until = Instant::now() + LONGEST_WAIT;
@@ -54,13 +55,19 @@ impl Engine {
             let urgent = || !busy || group.iter().any(|done| done.key.is_some());
             match finished.try_recv() {
                 Ok(next) => group.extend(next),
-                Err(_) if self.load.running.load(Ordering::Relaxed) == 0 && urgent() => return,
+                Err(_) if !self.works(jobs) && urgent() => return,
                 Err(_) => match timeout_at(until, finished.recv()).await {
                     Ok(Some(next)) => group.extend(next),
                     Ok(None) | Err(_) => return,
                 },
             }
         }
+    }
+
+    /// Whether something runs, or is about to: between two jobs a worker has none.
+    fn works(&self, jobs: &mpsc::WeakSender<Job>) -> bool {
+        let waits = |jobs: mpsc::Sender<Job>| jobs.capacity() < jobs.max_capacity();
+        self.load.running.load(Ordering::Relaxed) > 0 || jobs.upgrade().is_some_and(waits)
     }
 
     /// Settles a group and lets the keys in it go on. The answer is to be given back: what waited

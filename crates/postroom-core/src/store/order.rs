@@ -70,10 +70,12 @@ impl Slots {
     }
 }
 
-/// How many items of each of `keys` open keys are taken at most: enough to fill the room.
+/// How many items of each of `open` keys are taken at most: enough to fill the room, but for what
+/// the `held` keys will want of it when it is their turn again. Otherwise a few keys would fill the
+/// process with runs that take long, one item after the other, while the others wait for room.
 #[must_use]
-pub fn run_length(room: u32, keys: u32) -> u32 {
-    room.div_ceil(keys.max(1)).max(RUN)
+pub fn run_length(room: u32, open: u32, held: u32) -> u32 {
+    room.div_ceil(open.saturating_add(held).max(1)).max(RUN)
 }
 
 /// A slot, or an owner's sign of life, is renewed when less than this is left of its lease: seldom
@@ -156,9 +158,10 @@ mod tests {
     fn ord_1_runs_of_the_wanted_keys_fill_the_room() {
         for room in 1..2_000 {
             for keys in [1, keys_wanted(room)] {
-                assert!(keys * run_length(room, keys) >= room, "{room} {keys}");
+                assert!(keys * run_length(room, keys, 0) >= room, "{room} {keys}");
             }
         }
-        assert_eq!((keys_wanted(500), run_length(500, 125), run_length(500, 1)), (125, 4, 500));
+        let runs = [run_length(500, 125, 0), run_length(500, 1, 0), run_length(500, 1, 9)];
+        assert_eq!((keys_wanted(500), runs), (125, [4, 500, 50]));
     }
 }

@@ -265,7 +265,9 @@ walk: begin
         left_out, p_last_slot, p_last_key
     );
     select coalesce(sum(visited.is_open), 0) into opens from postroom_outbox_visited as visited;
-    set longest = greatest(4, ceil(p_batch / greatest(1, opens)));
+    set longest = greatest(
+        4, ceil(p_batch / greatest(1, opens + coalesce(json_length(p_holding), 0)))
+    );
     delete from postroom_outbox_candidate;
     set at_end = 0;
     open open_keys;

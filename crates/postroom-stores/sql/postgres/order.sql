@@ -142,6 +142,7 @@ declare
     wanted integer := ceil($5 / 4.0);
     behind_slot smallint := coalesce($8, 0);
     behind_key bigint := coalesce($9, -9223372036854775808);
+    first_slot smallint;
     usable smallint[];
     until timestamptz;
     filled smallint[];
@@ -177,7 +178,16 @@ begin
         seq, topic_hash, key_hash, tenant_hash, expires_at,
         id, attempts, lost, slot, priority
     from due;
-    if not exists (select from postroom.outbox_queue_ordered) then
+    -- From here, because it is likely that there is something near. From the beginning, one would
+    -- have to walk over all that was settled since the last vacuum.
+    first_slot := (
+        select slot
+        from postroom.outbox_queue_ordered
+        where (slot, key_hash) > (behind_slot, behind_key)
+        order by slot, key_hash, seq
+        limit 1
+    );
+    if first_slot is null and not exists (select from postroom.outbox_queue_ordered) then
         return;
     end if;
     -- No row is leased for longer than its slot.
@@ -187,13 +197,7 @@ begin
     -- The slots of this stretch: those with rows, no more than there are keys wanted.
     filled := array(
         with recursive filled (slot) as (
-            select (
-                select slot
-                from postroom.outbox_queue_ordered
-                where (slot, key_hash) > (behind_slot, behind_key)
-                order by slot, key_hash, seq
-                limit 1
-            )
+            select first_slot
             union all
             select (
                 select row.slot
@@ -287,7 +291,10 @@ begin
     ),
     -- The rule of order::run_length.
     longest as materialized (
-        select greatest(4, ceil($5::numeric / greatest(1, max(opens))))::integer as rows
+        select
+            greatest(
+                4, ceil($5::numeric / greatest(1, max(opens) + coalesce(cardinality($10), 0)))
+            )::integer as rows
         from visited
     ),
     -- Locked, because the last holder of an expired lease may be settling it right now.
@@ -307,30 +314,26 @@ begin
                 seq, id, slot, key_hash, topic_hash, token, owner, locked_until, attempts, lost,
                 expires_at
             from postroom.outbox_queue_ordered
-            where slot = visited.slot and key_hash = visited.key_hash
+            where slot = visited.slot and key_hash = visited.key_hash and seq >= visited.seq
             order by seq
             limit (select rows from longest)
             for update
         ) as row
         where visited.is_open
     ),
-    -- The first row that can not be taken ends the run.
-    cut as (
-        select
-            *,
-            bool_and(is_free) over so_far as all_free,
-            $12 and coalesce(bool_or(has_expired) over before, false) as is_halted
+    -- The first row that can not be taken ends the run, and so does one that stops its key. Nearly
+    -- always there is none.
+    cut as materialized (
+        select turn, min(case when is_free then seq + 1 else seq end) as seq
         from run
-        window
-            so_far as (partition by turn order by seq),
-            before as (
-                partition by turn order by seq rows between unbounded preceding and 1 preceding
-            )
+        where not is_free or $12 and has_expired
+        group by turn
     ),
     picked as materialized (
-        select *
-        from cut
-        where all_free and not is_halted
+        select run.*
+        from run
+        left join cut using (turn)
+        where cut.seq is null or run.seq < cut.seq
         order by turn, seq
         limit $5
     ),

@@ -375,7 +375,7 @@ impl SqliteStore {
         let keys: Vec<_> = open.iter().map(|key| (key.lane.slot, key.lane.key_hash)).collect();
         let rows = sqlx::query(self.sql().claim_run.clone())
             .bind(json!(keys).to_string())
-            .bind(run_length(taking.room, open.len() as u32))
+            .bind(run_length(taking.room, open.len() as u32, taking.claim.held_count()))
             .fetch_all(conn)
             .await
             .map_err(classify)?;

@@ -268,6 +268,7 @@ suite! { $
         ord_1_an_owner_may_want_no_ordered_items,
         dsp_10_an_excluded_topic_stops_its_keys_alone,
         ord_1_keys_that_the_owner_says_it_holds_are_left_out,
+        ord_1_a_run_leaves_room_for_the_keys_in_hand,
         ord_1_rivals_never_hold_a_key_at_the_same_time,
     }
     halt: order::halt, Options::default().halt(true) => {

@@ -389,6 +389,13 @@ pub async fn ord_1_keys_that_the_owner_says_it_holds_are_left_out<H: Harness>(en
     assert!(more.is_empty(), "a first item that is leased stops its key in any case");
 }
 
+pub async fn ord_1_a_run_leaves_room_for_the_keys_in_hand<H: Harness>(env: Case<H>) {
+    let published = publish_of(&env, "a", 120).await;
+    let claim = Claim::new(env.me, LEASE, 100).expect("legal").holding((1..10).collect());
+    let items = env.queue.claim_with(&claim).await.expect("claim").items;
+    assert_eq!(ids(&items), published[..10], "a tenth: nine keys more will want theirs");
+}
+
 pub async fn ord_1_rivals_never_hold_a_key_at_the_same_time<H: Harness>(env: Case<H>) {
     const KEYS: usize = 40;
     const EACH: usize = 12;

@@ -10,6 +10,7 @@ mod observe;
 mod order;
 mod outages;
 mod pause;
+mod poll;
 mod report;
 mod simulation;
 mod topics;
