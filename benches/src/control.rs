@@ -6,7 +6,7 @@ use sqlx::sqlite::SqlitePool;
 use sqlx::{PgPool, Row};
 use uuid::Uuid;
 
-use crate::Plan;
+use crate::plan::Plan;
 
 const PG_CLAIM: &str = include_str!("../../crates/postroom-stores/sql/postgres/claim.sql");
 const PG_DONE: &str = include_str!("../../crates/postroom-stores/sql/postgres/settle_done.sql");
