@@ -11,7 +11,7 @@ use clap::Parser;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cargo xtask bench", after_help = LIST, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// 20,000 messages, 3 rounds, and only P1 to P4, P7 and P8: three minutes
+    /// 20,000 messages, and only P1 to P4, P7 and P8: three minutes
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only these figures or curves, such as P1,P7 or C2
@@ -23,9 +23,9 @@ pub(crate) struct Arguments {
     /// Messages in the backlog of each round; default 200,000
     #[arg(long, value_name = "N", value_parser = count(100, 100_000_000))]
     pub(crate) messages: Option<u64>,
-    /// Rounds, whose medians are compared; default 5
-    #[arg(long, value_name = "N", value_parser = count(1, 1_000))]
-    pub(crate) rounds: Option<u64>,
+    /// Rounds, whose medians are compared
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count(1, 1_000))]
+    pub(crate) rounds: u64,
     /// Messages per claim
     #[arg(long, value_name = "N", default_value = "500", value_parser = count(1, 10_000))]
     pub(crate) batch: u64,

@@ -14,7 +14,7 @@ use crate::bulk;
 use crate::contest::{self, Contestant};
 use crate::plan::Plan;
 use crate::postgres::fresh;
-use crate::report::numbers::{digits, median, seconds};
+use crate::report::numbers::{digits, median, seconds, short};
 use crate::report::{Case, Figure, Role, Series, Unit};
 
 const FEW: u64 = 10_000;
@@ -55,7 +55,8 @@ pub(crate) async fn measure(
     let batch = shown(u64::from(plan.batch));
     let title = "PostgreSQL: a claim among many";
     Ok(Figure::new("P5", title)
-        .note(format!("{} settled, {} in the queue", shown(settled), shown(backlog)))
+        .note(format!("{} settled, backlog of {}", shown(settled), shown(backlog)))
+        .note(format!("next to a backlog of {} with nothing settled", shown(FEW)))
         .note(format!("one claimer, {} rounds, medians of {CLAIMS} claims each", plan.rounds))
         .case(case(&format!("claim {batch}"), 0))
         .case(case(&format!("claim {batch} and settle them"), 1)))
@@ -63,7 +64,7 @@ pub(crate) async fn measure(
 
 /// Two series of the large database, then two of the small one.
 async fn rounds(many: &str, few: &str, plan: Plan) -> anyhow::Result<Vec<Series>> {
-    let small = format!("{} in the queue, nothing settled", digits(FEW as f64));
+    let small = format!("{} backlog", short(FEW as f64));
     let contestants = vec![
         Contestant::many(vec![Series::ours(); 2], move || claims(many, plan)),
         Contestant::many(vec![Series::new(small, Role::Control); 2], move || async move {

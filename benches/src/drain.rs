@@ -36,10 +36,10 @@ async fn case(url: &str, plan: Plan, keep_done: bool) -> anyhow::Result<Case> {
             let store = filled(url, pool, plan, keep_done).await?;
             let sink = Counting::default();
             let config = dispatch::config(plan);
-            let took =
+            let per_second =
                 dispatch::drain(Arc::clone(&store) as _, sink, plan.messages, config).await?;
             store.close().await;
-            Ok(rate(plan.messages, took))
+            Ok(per_second)
         }),
         Contestant::new(Series::ours().which("one claimer"), move || async move {
             let store = filled(url, pool, plan, keep_done).await?;

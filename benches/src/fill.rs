@@ -8,13 +8,16 @@ use postroom_core::{Lease, Message, Outbox, OwnerToken, WorkQueue};
 
 use crate::plan::Plan;
 
+/// Payload bytes in one transaction at most.
+const MANY_BYTES: usize = 64 << 20;
+
 /// Publishes a backlog in bulk.
 pub(crate) async fn fill<S: TransactionalStore>(store: Arc<S>, plan: Plan) -> anyhow::Result<()> {
     let outbox = Outbox::new(store);
     let payload = bytes_of(plan.payload);
     let mut left = plan.messages;
     while left > 0 {
-        let chunk = left.min(10_000);
+        let chunk = left.min(10_000).min(MANY_BYTES / plan.payload).max(1);
         let messages =
             (0..chunk).map(|_| Message::builder("order.placed").payload(payload.clone()));
         outbox.publish_all(messages).await?;

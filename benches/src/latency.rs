@@ -16,7 +16,7 @@ use crate::fill::bytes_of;
 use crate::lock;
 use crate::plan::Plan;
 use crate::postgres::fresh;
-use crate::report::numbers::{percentile, seconds};
+use crate::report::numbers::{digits, percentile, seconds};
 use crate::report::{Case, Figure, Series, Unit};
 
 /// How long messages are published.
@@ -86,7 +86,7 @@ pub(crate) async fn measure(url: &str, plan: Plan) -> anyhow::Result<Figure> {
         ))
         .note(dispatch::settings(plan));
     let cases = WAYS.iter().zip(series.chunks(2)).map(|((way, per_second, p50, p99), both)| {
-        let what = format!("{}, {per_second} msg/s", way.name());
+        let what = format!("{}, {} msg/s", way.name(), digits(*per_second as f64));
         let mut case = Case::new(what, Unit::Seconds, both.to_vec());
         for (name, bar) in [("Postroom, p50", p50), ("Postroom, p99", p99)] {
             if let Some(bar) = bar {

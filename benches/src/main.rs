@@ -14,6 +14,7 @@ mod bulk;
 mod claims;
 mod contest;
 mod control;
+mod curves;
 mod dispatch;
 mod drain;
 mod fill;
@@ -30,6 +31,8 @@ mod postgres;
 mod progress;
 mod report;
 mod sqlite;
+mod steady;
+mod timed;
 mod wal;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -99,13 +102,14 @@ impl Bench {
             "P3" => latency::measure(postgres, plan).await,
             "P4" => wal::measure(postgres, plan).await,
             "P5" => claims::measure(postgres, plan, arguments.settled, arguments.backlog).await,
+            "P6" => steady::measure(postgres, plan, arguments.rate, arguments.minutes).await,
             "P7" => order::measure(postgres, plan).await,
             "P8" => sqlite::measure(plan).await,
             "P9" => mysql::measure(self.mysql.as_deref().unwrap_or_default(), plan).await,
             "P10" => memory::measure(postgres, plan, arguments.backlog).await,
             "P11" => fleet::measure(postgres, &sizes(&arguments.stores)?).await,
             "P12" => pages::measure(postgres, i64::try_from(arguments.kept)?).await,
-            other => anyhow::bail!("{other} can not be measured"),
+            curve => curves::measure(curve, postgres, plan, arguments).await,
         }
     }
 

@@ -26,10 +26,10 @@ pub(crate) async fn measure(server: &str, plan: Plan) -> anyhow::Result<Figure> 
         Contestant::new(Series::ours().which("dispatcher"), move || async move {
             let (pool, store) = filled(server, plan).await?;
             let (sink, config) = (Counting::default(), dispatch::config(plan));
-            let took =
+            let per_second =
                 dispatch::drain(Arc::clone(&store) as _, sink, plan.messages, config).await?;
             close(&pool, &store).await;
-            Ok(rate(plan.messages, took))
+            Ok(per_second)
         }),
         Contestant::new(Series::ours().which("one claimer"), move || async move {
             let (pool, store) = filled(server, plan).await?;

@@ -11,7 +11,6 @@ use crate::dispatch::{self, BLOCKED, Counting};
 use crate::fill::bytes_of;
 use crate::plan::Plan;
 use crate::postgres::fresh;
-use crate::report::numbers::rate;
 use crate::report::{Case, Figure, Role, Series, Unit};
 
 /// What a backlog looks like.
@@ -70,9 +69,9 @@ pub(crate) async fn drain(
     let messages = if shape == Shape::HalfBlocked { plan.messages / 2 } else { plan.messages };
     let sink = Counting { takes_runs, ..Counting::default() };
     let config = dispatch::config(plan);
-    let took = dispatch::drain(Arc::clone(&store) as _, sink, messages, config).await?;
+    let per_second = dispatch::drain(Arc::clone(&store) as _, sink, messages, config).await?;
     store.close().await;
-    Ok(rate(messages, took))
+    Ok(per_second)
 }
 
 async fn fill(store: &Arc<PgStore>, plan: Plan, shape: Shape) -> anyhow::Result<()> {

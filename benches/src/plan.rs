@@ -15,10 +15,10 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(arguments: &Arguments) -> anyhow::Result<Self> {
-        let (messages, rounds) = if arguments.quick { (20_000, 3) } else { (200_000, 5) };
+        let messages = if arguments.quick { 20_000 } else { 200_000 };
         Ok(Self {
             messages: usize::try_from(arguments.messages.unwrap_or(messages))?,
-            rounds: usize::try_from(arguments.rounds.unwrap_or(rounds))?,
+            rounds: usize::try_from(arguments.rounds)?,
             batch: u32::try_from(arguments.batch)?,
             payload: usize::try_from(arguments.payload)?,
         })
@@ -31,7 +31,10 @@ impl Plan {
 
     /// For the notes of a figure.
     pub(crate) fn sizes(self) -> String {
-        let (messages, rounds) = (digits(self.messages as f64), self.rounds);
-        format!("{messages} messages of {} B, {rounds} rounds", self.payload)
+        format!("{}, {} rounds", self.of_one_run(), self.rounds)
+    }
+
+    pub(crate) fn of_one_run(self) -> String {
+        format!("{} messages of {} B", digits(self.messages as f64), self.payload)
     }
 }

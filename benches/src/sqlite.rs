@@ -33,10 +33,10 @@ async fn drain(plan: Plan) -> anyhow::Result<Case> {
             let (store, _folder) = filled(plan).await?;
             let config = dispatch::config(plan);
             let sink = Counting::default();
-            let took =
+            let per_second =
                 dispatch::drain(Arc::clone(&store) as _, sink, plan.messages, config).await?;
             store.close().await;
-            Ok(rate(plan.messages, took))
+            Ok(per_second)
         }),
         Contestant::new(Series::ours().which("one claimer"), move || async move {
             let (store, _folder) = filled(plan).await?;

@@ -2,7 +2,7 @@
 
 use comfy_table::{Table, presets};
 
-use super::numbers::{digits, short};
+use super::numbers::{digits, ratio, short};
 use super::{Case, Figure, Panel, Role, Series, Verdict};
 
 /// Everything about these figures.
@@ -55,7 +55,7 @@ fn ratio_to(case: &Case, series: &Series) -> String {
     }
     let like = |ours: &&Series| series.which.is_none() || ours.which == series.which;
     match case.ours().find(like) {
-        Some(ours) if series.median() > 0.0 => digits(ours.median() / series.median()),
+        Some(ours) if series.median() > 0.0 => format!("{:.2}", ours.median() / series.median()),
         _ => "–".to_owned(),
     }
 }
@@ -112,7 +112,8 @@ fn value(case: &Case, series: &Series) -> String {
 
 fn against(verdict: &Verdict) -> String {
     let other = verdict.against.as_deref().unwrap_or_default();
-    let (value, sign, bar) = (digits(verdict.value), verdict.sign(), digits(verdict.bar));
+    let (value, sign, bar) =
+        (ratio(verdict.value, verdict.bar), verdict.sign(), digits(verdict.bar));
     format!("{value} × {other} [bar {sign} {bar}, {}]", met(verdict))
 }
 
@@ -157,7 +158,7 @@ pub(crate) fn summary(figures: &[Figure]) -> String {
     let (all, met) = (verdicts().count(), verdicts().filter(|(_, _, one)| one.met).count());
     let missed = verdicts().filter(|(_, _, verdict)| !verdict.met).map(|(id, case, verdict)| {
         let value = match &verdict.against {
-            Some(other) => format!("{} × {other}", digits(verdict.value)),
+            Some(other) => format!("{} × {other}", ratio(verdict.value, verdict.bar)),
             None => case.unit.show(verdict.value),
         };
         let bar = if verdict.against.is_some() {

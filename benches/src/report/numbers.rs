@@ -90,6 +90,16 @@ pub(crate) fn digits(value: f64) -> String {
     fraction.map_or_else(|| whole.clone(), |fraction| format!("{whole}.{fraction}"))
 }
 
+/// A ratio next to its bar: with so many digits that nobody wonders about the verdict.
+pub(crate) fn ratio(value: f64, bar: f64) -> String {
+    let shown = |decimals: usize| format!("{value:.decimals$}");
+    let is_clear = |text: &String| {
+        let shown: f64 = text.parse().unwrap_or(value);
+        (shown >= bar) == (value >= bar) && (shown <= bar) == (value <= bar)
+    };
+    (2..6).map(shown).find(is_clear).unwrap_or_else(|| shown(6))
+}
+
 fn thousands(whole: &str) -> String {
     let (sign, number) = whole.strip_prefix('-').map_or(("", whole), |number| ("-", number));
     let mut out = sign.to_owned();
@@ -136,6 +146,14 @@ mod tests {
         assert_eq!(percentile(&hundred, 99), 99.0);
         assert_eq!(percentile(&[1.0, 2.0], 99), 2.0);
         assert_eq!(percentile(&[], 99), 0.0);
+    }
+
+    #[test]
+    fn a_ratio_that_misses_its_bar_does_not_look_as_if_it_did_not() {
+        assert_eq!(ratio(0.5, 0.8), "0.50");
+        assert_eq!(ratio(0.7996, 0.8), "0.7996");
+        assert_eq!(ratio(0.798, 0.8), "0.798");
+        assert_eq!(ratio(0.8, 0.8), "0.80");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::paper::{
     BAR, FAINT, GRID, HEAD, INK, MARGIN, Paper, Pen, Side, WIDTH, color, fill, stroke, write,
 };
 use super::scale::Scale;
-use crate::report::numbers::{digits, short};
+use crate::report::numbers::{digits, ratio, short};
 use crate::report::{Case, Figure, Role, Series, Unit, Verdict};
 
 /// Where names end, where bars begin and end, and where numbers begin.
@@ -17,8 +17,8 @@ const TO: i32 = 640;
 const NUMBERS: i32 = 656;
 
 const AXIS: i32 = 26;
-const CASE: i32 = 24;
-const ROW: i32 = 20;
+const CASE: i32 = 26;
+const ROW: i32 = 22;
 const GAP: i32 = 8;
 const LEGEND: i32 = 34;
 
@@ -66,11 +66,11 @@ impl<'a> Layout<'a> {
             if series().any(|series| series.role == role) {
                 fill(paper, [(x, y - 6), (x + 12, y + 6)], color(role, 0))?;
                 write(paper, (x + 18, y), name, pen(FAINT, Side::Left))?;
-                x += 100;
+                x += 110;
             }
         }
-        let verdicts = || self.groups.iter().flat_map(|group| &group.cases);
-        if verdicts().any(|case| !case.verdicts.is_empty()) {
+        let mut cases = self.groups.iter().flat_map(|group| &group.cases);
+        if cases.any(|case| !case.verdicts.is_empty()) {
             stroke(paper, vec![(x + 6, y - 8), (x + 6, y + 8)], BAR, 2)?;
             write(paper, (x + 18, y), "bar to reach", pen(FAINT, Side::Left))?;
         }
@@ -80,8 +80,8 @@ impl<'a> Layout<'a> {
 
 impl Group<'_> {
     fn height(&self) -> i32 {
-        let rows = self.cases.iter().map(|case| CASE + ROW * case.series.len() as i32 + GAP);
-        AXIS + rows.sum::<i32>()
+        let rows = |case: &Case| case.series.iter().map(|one| height(case, one)).sum::<i32>();
+        AXIS + self.cases.iter().map(|case| CASE + rows(case) + GAP).sum::<i32>()
     }
 
     /// Bars to reach that lie far off are left out, or nothing else could be seen.
@@ -115,12 +115,22 @@ impl Group<'_> {
             y += CASE;
             for series in &case.series {
                 row(paper, case, series, scale, y)?;
-                y += ROW;
+                y += height(case, series);
             }
             y += GAP;
         }
         Ok(())
     }
+}
+
+/// Each verdict has a line of its own.
+fn height(case: &Case, series: &Series) -> i32 {
+    ROW * verdicts(case, series).count().max(1) as i32
+}
+
+fn verdicts<'a>(case: &'a Case, series: &Series) -> impl Iterator<Item = &'a Verdict> {
+    let name = series.name();
+    case.verdicts.iter().filter(move |verdict| verdict.of == name)
 }
 
 fn row(
@@ -146,17 +156,17 @@ fn row(
             stroke(paper, vec![(x, middle - 4), (x, middle + 4)], INK, 1)?;
         }
     }
-    let verdicts = || case.verdicts.iter().filter(|verdict| verdict.of == series.name());
-    for at in verdicts().filter_map(|verdict| mark(case, verdict)) {
-        if scale.covers(at) {
-            let x = scale.place(at);
+    let number = case.unit.show(series.median());
+    write(paper, (NUMBERS, middle), &number, pen(INK, Side::Left))?;
+    for (line, verdict) in verdicts(case, series).enumerate() {
+        let at = (WIDTH - MARGIN, middle + ROW * line as i32);
+        write(paper, at, &said(case.unit, verdict), pen(FAINT, Side::Right))?;
+        if let Some(bar) = mark(case, verdict).filter(|bar| scale.covers(*bar)) {
+            let x = scale.place(bar);
             stroke(paper, vec![(x, top), (x, top + ROW)], BAR, 2)?;
         }
     }
-    let number = case.unit.show(series.median());
-    write(paper, (NUMBERS, middle), &number, pen(INK, Side::Left))?;
-    let said = verdicts().map(|verdict| said(case.unit, verdict)).collect::<Vec<_>>().join(", ");
-    write(paper, (WIDTH - MARGIN, middle), &said, pen(FAINT, Side::Right))
+    Ok(())
 }
 
 /// Where the bar of a verdict is, in the unit of the case.
@@ -171,7 +181,7 @@ fn said(unit: Unit, verdict: &Verdict) -> String {
     let tick = if verdict.met { "✓" } else { "✗" };
     match &verdict.against {
         Some(other) => {
-            let (value, bar) = (digits(verdict.value), digits(verdict.bar));
+            let (value, bar) = (ratio(verdict.value, verdict.bar), digits(verdict.bar));
             format!("{value} × {other}, {} {bar} {tick}", verdict.sign())
         }
         None => format!("{} {} {tick}", verdict.sign(), unit.show(verdict.bar)),
@@ -179,5 +189,5 @@ fn said(unit: Unit, verdict: &Verdict) -> String {
 }
 
 fn pen(color: RGBColor, side: Side) -> Pen {
-    Pen { size: 13, bold: false, color, side }
+    Pen { size: 15, bold: false, color, side }
 }

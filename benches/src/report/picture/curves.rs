@@ -27,7 +27,7 @@ pub(super) fn draw(paper: &Paper<'_>, figure: &Figure, top: i32) -> anyhow::Resu
 }
 
 fn panel_at(paper: &Paper<'_>, panel: &Panel, top: i32) -> anyhow::Result<()> {
-    let title = Pen { size: 14, bold: true, color: INK, side: Side::Left };
+    let title = Pen { size: 16, bold: true, color: INK, side: Side::Left };
     write(paper, (MARGIN, top + TITLE / 2), &panel.title, title)?;
     legend(paper, panel, top + TITLE + LEGEND / 2)?;
     let (upper, lower) = (top + TITLE + LEGEND + 8, top + HEIGHT - AXIS);
@@ -94,7 +94,7 @@ fn legend(paper: &Paper<'_>, panel: &Panel, y: i32) -> anyhow::Result<()> {
     for (line, color) in panel.lines.iter().zip(colors(panel)) {
         fill(paper, [(x, y - 3), (x + 18, y + 3)], color)?;
         write(paper, (x + 24, y), &line.name, plain(Side::Left))?;
-        x += 48 + 7 * line.name.chars().count() as i32;
+        x += 52 + 8 * line.name.chars().count() as i32;
     }
     Ok(())
 }
@@ -113,5 +113,5 @@ fn points(panel: &Panel) -> impl Iterator<Item = (f64, f64)> {
 }
 
 fn plain(side: Side) -> Pen {
-    Pen { size: 12, bold: false, color: FAINT, side }
+    Pen { size: 15, bold: false, color: FAINT, side }
 }

@@ -68,9 +68,9 @@ pub(super) fn begin<'a>(
     let pixels = (u32::try_from(size.width)?, u32::try_from(size.height)?);
     let paper = SVGBackend::with_string(svg, pixels).into_drawing_area();
     paper.fill(&RGBColor(255, 255, 255)).map_err(broken)?;
-    let title = Pen { size: 22, bold: true, color: INK, side: Side::Left };
+    let title = Pen { size: 24, bold: true, color: INK, side: Side::Left };
     write(&paper, (MARGIN, 26), &format!("{} {}", figure.id, figure.title), title)?;
-    let pen = Pen { size: 13, bold: false, color: FAINT, side: Side::Left };
+    let pen = Pen { size: 15, bold: false, color: FAINT, side: Side::Left };
     let mut below = figure.notes.first().cloned().unwrap_or_default();
     if let Some(setup) = &figure.setup {
         below += &format!(" · {} cores", setup.cores);
