@@ -46,7 +46,7 @@ pub(crate) async fn measure(
     old.execute("begin isolation level repeatable read").await?;
     old.execute("select txid_current()").await?;
     let shown = digits(rate);
-    say("P6", &format!("an old transaction is open, {shown} msg/s: {minutes} minutes"));
+    say("P6", &format!("an old transaction is open, {shown} msg/s: {minutes} min"));
     let windows = load.watch(Duration::from_secs(60 * minutes)).await;
     old.execute("rollback").await?;
     old.close().await?;
@@ -192,7 +192,7 @@ fn figure(plan: Plan, (wanted, rate): (f64, f64), minutes: u64, windows: &[Windo
     let grown = (waiting(last) - waiting(first)).max(0.0);
     let seconds = WINDOW.as_secs() * ends as u64;
     let mut figure = Figure::new("P6", "PostgreSQL: a steady load and an old transaction")
-        .note(format!("{} msg/s of {} B for {minutes} minutes", digits(rate), plan.payload))
+        .note(format!("{} msg/s of {} B for {minutes} min", digits(rate), plan.payload))
         .note(dispatch::settings(plan))
         .note(format!("published by another store handle, {TOGETHER} per transaction"))
         .note(format!("start and end are {seconds} s each"));

@@ -30,13 +30,14 @@ pub(super) async fn measure(url: &str, plan: Plan) -> anyhow::Result<Figure> {
         waiting.add(workers as u64, drain(url, few, workers, Some(WAIT)).await?);
     }
     let shown = digits((plan.messages / 4) as f64);
-    let rates = |points: Points| vec![points.ours("dispatcher")];
-    let unit = Unit::MessagesPerSecond;
+    let (x, unit) = ("workers", Unit::MessagesPerSecond);
+    let nothing = vec![nothing.ours("handler does nothing")];
+    let waiting = vec![waiting.ours("handler waits for 1 ms")];
     Ok(Figure::new("C4", "PostgreSQL: the number of workers")
         .note(format!("{shown} messages of {} B, less where handlers wait", plan.payload))
         .note(dispatch::settings(plan))
-        .panel(panel("a handler that does nothing", "workers", unit, rates(nothing)))
-        .panel(panel("a handler that waits for 1 ms", "workers, waiting", unit, rates(waiting))))
+        .panel(panel("a handler that does nothing", x, unit, nothing))
+        .panel(panel("a handler that waits", x, unit, waiting)))
 }
 
 async fn drain(

@@ -15,7 +15,9 @@ pub(crate) fn text(figures: &[Figure]) -> String {
         let notes = figure.notes.iter().map(|note| format!("\n  {note}"));
         parts.push(format!("{} {}{}", figure.id, figure.title, notes.collect::<String>()));
     }
-    parts.push(ratios(figures));
+    if figures.iter().any(|figure| !figure.cases.is_empty()) {
+        parts.push(ratios(figures));
+    }
     parts.extend(settings(figures));
     parts.push(lines(figures).join("\n"));
     parts.push(summary(figures));

@@ -20,6 +20,8 @@ const AXIS: i32 = 26;
 const CASE: i32 = 26;
 const ROW: i32 = 22;
 const GAP: i32 = 8;
+/// Between groups.
+const APART: i32 = 14;
 const LEGEND: i32 = 34;
 
 /// The cases of one unit, which share an axis.
@@ -46,14 +48,15 @@ impl<'a> Layout<'a> {
 
     pub(super) fn height(&self) -> i32 {
         let legend = if self.groups.is_empty() { 0 } else { LEGEND };
-        self.groups.iter().map(Group::height).sum::<i32>() + legend
+        let groups = self.groups.iter().map(|group| group.height() + APART);
+        groups.sum::<i32>() + legend
     }
 
     pub(super) fn draw(&self, paper: &Paper<'_>) -> anyhow::Result<()> {
         let mut top = HEAD;
         for group in &self.groups {
             group.draw(paper, top)?;
-            top += group.height();
+            top += group.height() + APART;
         }
         if self.groups.is_empty() { Ok(()) } else { self.legend(paper, top + LEGEND / 2 - 4) }
     }
