@@ -66,8 +66,8 @@ pub(crate) async fn measure(
 async fn rounds(many: &str, few: &str, plan: Plan) -> anyhow::Result<Vec<Series>> {
     let small = format!("{} backlog", short(FEW as f64));
     let contestants = vec![
-        Contestant::many(vec![Series::ours(); 2], move || claims(many, plan)),
-        Contestant::many(vec![Series::new(small, Role::Control); 2], move || async move {
+        Contestant::new(vec![Series::ours(); 2], move || claims(many, plan)),
+        Contestant::new(vec![Series::new(small, Role::Control); 2], move || async move {
             let pool = PgPool::connect(few).await?;
             let store = PgStore::connect(few, StoreConfig::default()).await?;
             fresh(&pool, &store).await?;

@@ -2,37 +2,81 @@
 
 use std::pin::Pin;
 
-use crate::progress::Rounds;
-use crate::report::Series;
+use anyhow::ensure;
 
-type Run<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = anyhow::Result<Vec<f64>>> + 'a>> + 'a>;
+use crate::progress::{Rounds, say};
+use crate::report::{Role, Series};
+
+type Run<'a> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = anyhow::Result<Measured>> + 'a>> + 'a>;
+
+/// What one run yields.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) values: Vec<f64>,
+    /// Version and settings, of those who tell.
+    pub(crate) note: Option<String>,
+}
+
+impl From<f64> for Measured {
+    fn from(value: f64) -> Self {
+        vec![value].into()
+    }
+}
+
+impl From<Vec<f64>> for Measured {
+    fn from(values: Vec<f64>) -> Self {
+        Self { values, note: None }
+    }
+}
 
 /// Somebody who is measured: ourselves, the control, or a peer.
 pub(crate) struct Contestant<'a> {
     /// One for each number that a run yields.
     series: Vec<Series>,
     run: Run<'a>,
+    /// It failed, and is not asked again.
+    is_out: bool,
 }
 
 impl<'a> Contestant<'a> {
-    /// Whose run yields one number.
-    pub(crate) fn new<F>(series: Series, run: impl Fn() -> F + 'a) -> Self
+    /// Whose run yields a number for each of these.
+    pub(crate) fn new<F, M>(series: impl Into<Vec<Series>>, run: impl Fn() -> F + 'a) -> Self
     where
-        F: Future<Output = anyhow::Result<f64>> + 'a,
+        F: Future<Output = anyhow::Result<M>> + 'a,
+        M: Into<Measured>,
     {
         let run = move || {
-            let one = run();
-            async move { Ok(vec![one.await?]) }
+            let run = run();
+            async move { Ok(run.await?.into()) }
         };
-        Self::many(vec![series], run)
+        let run: Run<'a> = Box::new(move || Box::pin(run()));
+        Self { series: series.into(), run, is_out: false }
     }
 
-    /// Whose run yields a number for each of these.
-    pub(crate) fn many<F>(series: Vec<Series>, run: impl Fn() -> F + 'a) -> Self
-    where
-        F: Future<Output = anyhow::Result<Vec<f64>>> + 'a,
-    {
-        Self { series, run: Box::new(move || Box::pin(run())) }
+    async fn run_once(&mut self) -> anyhow::Result<()> {
+        let measured = (self.run)().await?;
+        let (wanted, values) = (self.series.len(), measured.values.len());
+        ensure!(wanted == values, "{values} numbers where {wanted} are expected");
+        for (series, value) in self.series.iter_mut().zip(measured.values) {
+            series.rounds.push(value);
+            if measured.note.is_some() {
+                series.note.clone_from(&measured.note);
+            }
+        }
+        Ok(())
+    }
+
+    /// Others may be missing or fail: they are left out, and the report says why. We may not.
+    fn leave_out(&mut self, id: &str, error: anyhow::Error) -> anyhow::Result<()> {
+        if self.series.iter().any(|series| series.role != Role::Peer) {
+            return Err(error);
+        }
+        self.is_out = true;
+        for series in &mut self.series {
+            say(id, &format!("{} is left out: {error:#}", series.name()));
+            series.note = Some(format!("left out: {error:#}"));
+        }
+        Ok(())
     }
 }
 
@@ -47,9 +91,11 @@ pub(crate) async fn hold(
         for turn in 0..contestants.len() {
             let place = (round + turn) % contestants.len();
             let contestant = &mut contestants[place];
-            let values = (contestant.run)().await?;
-            for (series, value) in contestant.series.iter_mut().zip(values) {
-                series.rounds.push(value);
+            if contestant.is_out {
+                continue;
+            }
+            if let Err(error) = contestant.run_once().await {
+                contestant.leave_out(id, error)?;
             }
         }
     }
@@ -61,14 +107,17 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::report::Role;
+
+    fn named(name: &str, role: Role) -> [Series; 1] {
+        [Series::new(name, role)]
+    }
 
     #[tokio::test]
     async fn contestants_take_turns_and_keep_their_own_numbers() {
         let runs = RefCell::new(Vec::new());
         let runner = |name: &'static str, value: f64| {
             let runs = &runs;
-            Contestant::new(Series::new(name, Role::Peer), move || async move {
+            Contestant::new(named(name, Role::Ours), move || async move {
                 runs.borrow_mut().push(name);
                 Ok(value)
             })
@@ -83,9 +132,24 @@ mod tests {
     #[tokio::test]
     async fn a_run_may_have_several_numbers() {
         let series = vec![Series::ours().which("p50"), Series::ours().which("p99")];
-        let one = Contestant::many(series, || async { Ok(vec![1.0, 9.0]) });
+        let one = Contestant::new(series, || async { Ok(vec![1.0, 9.0]) });
         let series = hold("P0", "test", 2, vec![one]).await.unwrap();
         assert_eq!(series[0].rounds, [1.0, 1.0]);
         assert_eq!(series[1].rounds, [9.0, 9.0]);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_fails_is_left_out_and_the_report_says_why() {
+        let fails = || async { Err::<f64, _>(anyhow::anyhow!("not installed")) };
+        let peer = Contestant::new(named("peer", Role::Peer), fails);
+        let other = Contestant::new(named("other", Role::Peer), || async {
+            Ok(Measured { values: vec![1.0], note: Some("1.2.3, 8 threads".to_owned()) })
+        });
+        let series = hold("P0", "test", 2, vec![peer, other]).await.unwrap();
+        assert_eq!((series[0].rounds.len(), series[1].rounds.len()), (0, 2));
+        assert_eq!(series[0].note.as_deref(), Some("left out: not installed"));
+        assert_eq!(series[1].note.as_deref(), Some("1.2.3, 8 threads"));
+        let ours = Contestant::new(named("ours", Role::Ours), fails);
+        assert!(hold("P0", "test", 1, vec![ours]).await.is_err());
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use postroom_core::store::Store;
 use postroom_stores::{PgStore, StoreConfig};
 use sqlx::PgPool;
 
@@ -17,60 +18,78 @@ use crate::{control, fill};
 const DISPATCHER: &str = "Postroom, dispatcher";
 const CLAIMER: &str = "Postroom, one claimer";
 
-pub(crate) async fn measure(url: &str, plan: Plan) -> anyhow::Result<Figure> {
+/// Peers are measured in the same rounds. They keep no history.
+pub(crate) async fn measure<'a>(
+    url: &'a str,
+    plan: Plan,
+    peers: Vec<Contestant<'a>>,
+) -> anyhow::Result<Figure> {
+    let pool = session(url).await?;
+    let mut contestants = Vec::from(ours(url, &pool, plan, true));
+    let each = contestants.len();
+    contestants.extend(ours(url, &pool, plan, false));
+    contestants.extend(peers);
+    let series = contest::hold("P1", "drain", plan.rounds, contestants).await?;
+    let (ours, peers) = series.split_at(2 * each);
+    let case = |what: &str, ours: &[Series]| {
+        Case::new(what, Unit::MessagesPerSecond, [ours, peers].concat())
+    };
+    let kept = case("drain, history kept", &ours[..each])
+        .bar_over(DISPATCHER, Series::CONTROL, 0.8)
+        .bar_over(CLAIMER, Series::CONTROL, 0.8)
+        .bar_over_best_peer(DISPATCHER, 1.5);
+    let gone = case("drain, retention 0", &ours[each..]).bar_over_best_peer(DISPATCHER, 2.0);
     let batch = digits(f64::from(plan.batch));
     Ok(Figure::new("P1", "PostgreSQL: drain a backlog")
         .note(plan.sizes())
         .note(dispatch::settings(plan))
         .note(format!("one claimer and control: claim {batch}, settle them, again"))
         .note("control: the claimer's statements through the bare driver, on one connection")
-        .case(case(url, plan, true).await?)
-        .case(case(url, plan, false).await?))
+        .case(kept)
+        .case(gone))
 }
 
-async fn case(url: &str, plan: Plan, keep_done: bool) -> anyhow::Result<Case> {
-    let pool = session(url).await?;
-    let pool = &pool;
-    let contestants = vec![
-        Contestant::new(Series::ours().which("dispatcher"), move || async move {
-            let store = filled(url, pool, plan, keep_done).await?;
-            let sink = Counting::default();
-            let config = dispatch::config(plan);
-            let per_second =
-                dispatch::drain(Arc::clone(&store) as _, sink, plan.messages, config).await?;
-            store.close().await;
-            Ok(per_second)
-        }),
-        Contestant::new(Series::ours().which("one claimer"), move || async move {
-            let store = filled(url, pool, plan, keep_done).await?;
-            let took = fill::drain(Arc::clone(&store) as _, plan).await?;
-            store.close().await;
-            Ok(rate(plan.messages, took))
-        }),
-        Contestant::new(Series::control(), move || async move {
-            filled(url, pool, plan, keep_done).await?.close().await;
-            Ok(rate(plan.messages, control::postgres(pool, plan, keep_done).await?))
-        }),
+/// Who drains.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    Dispatcher,
+    Claimer,
+    Control,
+}
+
+fn ours<'a>(url: &'a str, pool: &PgPool, plan: Plan, keep_done: bool) -> [Contestant<'a>; 3] {
+    let all = [
+        (Who::Dispatcher, Series::ours().which("dispatcher")),
+        (Who::Claimer, Series::ours().which("one claimer")),
+        (Who::Control, Series::control()),
     ];
-    let what = if keep_done { "drain, history kept" } else { "drain, retention 0" };
-    let series = contest::hold("P1", what, plan.rounds, contestants).await?;
-    let case = Case::new(what, Unit::MessagesPerSecond, series);
-    // What keeps nothing is held against the peers, which keep nothing either.
-    if !keep_done {
-        return Ok(case);
-    }
-    Ok(case.bar_over(DISPATCHER, Series::CONTROL, 0.8).bar_over(CLAIMER, Series::CONTROL, 0.8))
+    all.map(|(who, series)| {
+        let pool = pool.clone();
+        Contestant::new([series], move || drain(url, pool.clone(), plan, keep_done, who))
+    })
 }
 
-async fn filled(
+/// Messages per second of a backlog that is there before.
+async fn drain(
     url: &str,
-    pool: &PgPool,
+    pool: PgPool,
     plan: Plan,
     keep_done: bool,
-) -> anyhow::Result<Arc<PgStore>> {
+    who: Who,
+) -> anyhow::Result<f64> {
     let config = StoreConfig { keep_done, ..StoreConfig::default() };
     let store = Arc::new(PgStore::connect(url, config).await?);
-    fresh(pool, &store).await?;
+    fresh(&pool, &store).await?;
     fill::fill(Arc::clone(&store), plan).await?;
-    Ok(store)
+    let queue = Arc::clone(&store) as Arc<dyn Store>;
+    let per_second = match who {
+        Who::Dispatcher => {
+            let (sink, config) = (Counting::default(), dispatch::config(plan));
+            dispatch::drain(queue, sink, plan.messages, config).await?
+        }
+        Who::Claimer => rate(plan.messages, fill::drain(queue, plan).await?),
+        Who::Control => rate(plan.messages, control::postgres(&pool, plan, keep_done).await?),
+    };
+    store.close().await;
+    Ok(per_second)
 }

@@ -45,7 +45,7 @@ pub(crate) async fn measure(url: &str, plan: Plan) -> anyhow::Result<Figure> {
     let plan = fewer(plan);
     let (pool, what) = (&pool, "hot path, 16 producers");
     let contestant = |series: Series, deliver: bool| {
-        Contestant::new(series, move || async move {
+        Contestant::new([series], move || async move {
             let store = Arc::new(PgStore::connect(url, StoreConfig::default()).await?);
             fresh(pool, &store).await?;
             let sql = "drop table if exists bench_business; \

@@ -68,26 +68,38 @@ impl Way {
     }
 }
 
-pub(crate) async fn measure(url: &str, plan: Plan) -> anyhow::Result<Figure> {
+/// Peers, with a p50 and a p99 each, are measured in the same rounds and stand next to another
+/// store handle: each of them claims what was committed elsewhere.
+pub(crate) async fn measure<'a>(
+    url: &'a str,
+    plan: Plan,
+    peers: Vec<Contestant<'a>>,
+) -> anyhow::Result<Figure> {
     let pool = PgPool::connect(url).await?;
-    let pool = &pool;
-    let contestants = WAYS.map(|(way, per_second, ..)| {
+    let ours = WAYS.map(|(way, per_second, ..)| {
         let series = ["p50", "p99"].map(|which| Series::ours().which(which));
-        Contestant::many(series.into(), move || async move {
-            let waits = seconds(&waits_of(url, pool, plan, way, per_second).await?);
-            Ok(vec![percentile(&waits, 50), percentile(&waits, 99)])
+        let pool = pool.clone();
+        Contestant::new(series, move || {
+            let pool = pool.clone();
+            async move {
+                let waits = seconds(&waits_of(url, &pool, plan, way, per_second).await?);
+                Ok(vec![percentile(&waits, 50), percentile(&waits, 99)])
+            }
         })
     });
-    let series = contest::hold("P3", "commit to handler", plan.rounds, contestants.into()).await?;
+    let contestants = ours.into_iter().chain(peers).collect();
+    let series = contest::hold("P3", "commit to handler", plan.rounds, contestants).await?;
+    let (ours, peers) = series.split_at(2 * WAYS.len());
     let figure = Figure::new("P3", "PostgreSQL: from the return of COMMIT to the handler")
         .note(format!(
             "messages of {} B, {SECONDS} s at most, {} rounds",
             plan.payload, plan.rounds
         ))
         .note(dispatch::settings(plan));
-    let cases = WAYS.iter().zip(series.chunks(2)).map(|((way, per_second, p50, p99), both)| {
+    let cases = WAYS.iter().zip(ours.chunks(2)).map(|((way, per_second, p50, p99), both)| {
         let what = format!("{}, {} msg/s", way.name(), digits(*per_second as f64));
-        let mut case = Case::new(what, Unit::Seconds, both.to_vec());
+        let peers = if *way == Way::Wake && *per_second == 1_000 { peers } else { &[] };
+        let mut case = Case::new(what, Unit::Seconds, [both, peers].concat());
         for (name, bar) in [("Postroom, p50", p50), ("Postroom, p99", p99)] {
             if let Some(bar) = bar {
                 case = case.bar(name, *bar);

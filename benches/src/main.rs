@@ -97,14 +97,14 @@ impl Bench {
         let (plan, arguments) = (self.plan, &self.arguments);
         let postgres = self.postgres.as_deref().unwrap_or_default();
         match id {
-            "P1" => drain::measure(postgres, plan).await,
+            "P1" => drain::measure(postgres, plan, Vec::new()).await,
             "P2" => hot::measure(postgres, plan).await,
-            "P3" => latency::measure(postgres, plan).await,
+            "P3" => latency::measure(postgres, plan, Vec::new()).await,
             "P4" => wal::measure(postgres, plan).await,
             "P5" => claims::measure(postgres, plan, arguments.settled, arguments.backlog).await,
             "P6" => steady::measure(postgres, plan, arguments.rate, arguments.minutes).await,
             "P7" => order::measure(postgres, plan).await,
-            "P8" => sqlite::measure(plan).await,
+            "P8" => sqlite::measure(plan, Vec::new()).await,
             "P9" => mysql::measure(self.mysql.as_deref().unwrap_or_default(), plan).await,
             "P10" => memory::measure(postgres, plan, arguments.backlog).await,
             "P11" => fleet::measure(postgres, &sizes(&arguments.stores)?).await,

@@ -23,7 +23,7 @@ const CLAIMER: &str = "Postroom, one claimer";
 
 pub(crate) async fn measure(server: &str, plan: Plan) -> anyhow::Result<Figure> {
     let contestants = vec![
-        Contestant::new(Series::ours().which("dispatcher"), move || async move {
+        Contestant::new([Series::ours().which("dispatcher")], move || async move {
             let (pool, store) = filled(server, plan).await?;
             let (sink, config) = (Counting::default(), dispatch::config(plan));
             let per_second =
@@ -31,13 +31,13 @@ pub(crate) async fn measure(server: &str, plan: Plan) -> anyhow::Result<Figure> 
             close(&pool, &store).await;
             Ok(per_second)
         }),
-        Contestant::new(Series::ours().which("one claimer"), move || async move {
+        Contestant::new([Series::ours().which("one claimer")], move || async move {
             let (pool, store) = filled(server, plan).await?;
             let took = fill::drain(Arc::clone(&store) as _, plan).await?;
             close(&pool, &store).await;
             Ok(rate(plan.messages, took))
         }),
-        Contestant::new(Series::control(), move || async move {
+        Contestant::new([Series::control()], move || async move {
             let (pool, store) = filled(server, plan).await?;
             let took = by_hand(&pool, plan).await?;
             close(&pool, &store).await;

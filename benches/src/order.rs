@@ -38,7 +38,7 @@ pub(crate) async fn measure(url: &str, plan: Plan) -> anyhow::Result<Figure> {
     let pool = PgPool::connect(url).await?;
     let pool = &pool;
     let run = |series: Series, shape: Shape| {
-        Contestant::new(series, move || async move { drain(url, pool, plan, shape).await })
+        Contestant::new([series], move || async move { drain(url, pool, plan, shape).await })
     };
     let mut contestants = vec![run(Series::new(UNORDERED, Role::Control), Shape::Unordered)];
     contestants.extend(ORDERED.map(|(shape, ..)| run(Series::ours(), shape)));

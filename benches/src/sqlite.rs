@@ -17,19 +17,20 @@ use crate::{control, fill, hot};
 const DISPATCHER: &str = "Postroom, dispatcher";
 const CLAIMER: &str = "Postroom, one claimer";
 
-pub(crate) async fn measure(plan: Plan) -> anyhow::Result<Figure> {
+/// Peers drain in the same rounds.
+pub(crate) async fn measure(plan: Plan, peers: Vec<Contestant<'_>>) -> anyhow::Result<Figure> {
     Ok(Figure::new("P8", "SQLite: drain, and the hot path")
         .note(plan.sizes())
         .note(dispatch::settings(plan))
         .note("drain, control: the claimer's statements through the bare driver")
         .note("hot path, control: the same transactions, nobody delivers")
-        .case(drain(plan).await?)
+        .case(drain(plan, peers).await?)
         .case(hot_path(plan).await?))
 }
 
-async fn drain(plan: Plan) -> anyhow::Result<Case> {
-    let contestants = vec![
-        Contestant::new(Series::ours().which("dispatcher"), move || async move {
+async fn drain(plan: Plan, peers: Vec<Contestant<'_>>) -> anyhow::Result<Case> {
+    let mut contestants = vec![
+        Contestant::new([Series::ours().which("dispatcher")], move || async move {
             let (store, _folder) = filled(plan).await?;
             let config = dispatch::config(plan);
             let sink = Counting::default();
@@ -38,29 +39,33 @@ async fn drain(plan: Plan) -> anyhow::Result<Case> {
             store.close().await;
             Ok(per_second)
         }),
-        Contestant::new(Series::ours().which("one claimer"), move || async move {
+        Contestant::new([Series::ours().which("one claimer")], move || async move {
             let (store, _folder) = filled(plan).await?;
             let took = fill::drain(Arc::clone(&store) as _, plan).await?;
             store.close().await;
             Ok(rate(plan.messages, took))
         }),
-        Contestant::new(Series::control(), move || async move {
+        Contestant::new([Series::control()], move || async move {
             let (store, _folder) = filled(plan).await?;
             let took = control::sqlite(store.writer(), plan).await?;
             store.close().await;
             Ok(rate(plan.messages, took))
         }),
     ];
+    contestants.extend(peers);
     let what = "drain, history kept";
     let series = contest::hold("P8", what, plan.rounds, contestants).await?;
     let case = Case::new(what, Unit::MessagesPerSecond, series);
-    Ok(case.bar_over(DISPATCHER, Series::CONTROL, 0.6).bar_over(CLAIMER, Series::CONTROL, 0.6))
+    Ok(case
+        .bar_over(DISPATCHER, Series::CONTROL, 0.6)
+        .bar_over(CLAIMER, Series::CONTROL, 0.6)
+        .bar_over_best_peer(DISPATCHER, 1.0))
 }
 
 async fn hot_path(plan: Plan) -> anyhow::Result<Case> {
     let plan = hot::fewer(plan);
     let contestant = |series: Series, deliver: bool| {
-        Contestant::new(series, move || async move {
+        Contestant::new([series], move || async move {
             let (store, _folder) = fresh().await?;
             let sql = "create table bench_business (id integer primary key, n bigint)";
             store.writer().execute(sql).await?;

@@ -34,8 +34,8 @@ pub(crate) async fn measure(url: &str, plan: Plan) -> anyhow::Result<Figure> {
 
 async fn both(url: &str, pool: &PgPool, plan: Plan) -> anyhow::Result<Vec<Series>> {
     let contestants = vec![
-        Contestant::new(Series::ours(), move || hot(url, pool, plan)),
-        Contestant::new(Series::ours(), move || cold(url, pool, plan)),
+        Contestant::new([Series::ours()], move || hot(url, pool, plan)),
+        Contestant::new([Series::ours()], move || cold(url, pool, plan)),
     ];
     contest::hold("P4", "bytes of log", plan.rounds, contestants).await
 }

@@ -51,10 +51,10 @@ pub(crate) async fn measure(url: &str, counts: &[usize]) -> anyhow::Result<Figur
     let mut cases = Vec::new();
     for (at, &count) in counts.iter().enumerate() {
         let is_last = at + 1 == counts.len();
-        say("P11", &format!("{count} databases: five minutes, most of it to see nothing happen"));
+        say("P11", &format!("{count} databases: minutes, most of them to see nothing happen"));
         cases.extend(postgres::measure(url, count, is_last).await?);
         if is_last {
-            say("P11", &format!("{count} files: four minutes"));
+            say("P11", &format!("{count} files: minutes again"));
             cases.extend(sqlite::measure(count).await?);
         }
     }

@@ -43,6 +43,9 @@ fn ratios(figures: &[Figure]) -> String {
 }
 
 fn shown(case: &Case, series: &Series) -> [String; 2] {
+    if !series.is_measured() {
+        return ["left out".to_owned(), "–".to_owned()];
+    }
     let spread = match series.rounds.len() {
         0 | 1 => "–".to_owned(),
         _ => case.unit.show_spread(series.median(), series.spread()),

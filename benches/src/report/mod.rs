@@ -183,9 +183,23 @@ impl Case {
         self
     }
 
+    /// The ratio to the best of the peers that were measured, if any.
+    pub(crate) fn bar_over_best_peer(self, of: &str, bar: f64) -> Self {
+        let peers = self.series.iter().filter(|one| one.role == Role::Peer && one.is_measured());
+        let order = |a: &&Series, b: &&Series| a.median().total_cmp(&b.median());
+        let best = match self.unit.better() {
+            Better::Higher => peers.max_by(order),
+            Better::Lower => peers.min_by(order),
+        };
+        match best.map(Series::name) {
+            Some(best) => self.bar_over(of, &best, bar),
+            None => self,
+        }
+    }
+
     pub(crate) fn median_of(&self, name: &str) -> Option<f64> {
-        let series = self.series.iter().find(|series| series.name() == name)?;
-        Some(median(&series.rounds))
+        let measured = |one: &&Series| one.is_measured() && one.name() == name;
+        self.series.iter().find(measured).map(Series::median)
     }
 
     pub(crate) fn ours(&self) -> impl Iterator<Item = &Series> {
@@ -226,6 +240,11 @@ impl Series {
             Some(which) => format!("{}, {which}", self.who),
             None => self.who.clone(),
         }
+    }
+
+    /// Who was left out has no numbers.
+    pub(crate) fn is_measured(&self) -> bool {
+        !self.rounds.is_empty()
     }
 
     pub(crate) fn median(&self) -> f64 {
@@ -294,5 +313,17 @@ mod tests {
     fn who_was_not_measured_is_not_judged() {
         let case = case(Unit::Seconds).bar_over("Postroom", "nobody", 1.0).bar("nobody", 1.0);
         assert!(case.verdicts.is_empty());
+    }
+
+    #[test]
+    fn the_best_peer_is_the_fastest_one_that_ran() {
+        let peer = |name: &str, rounds| Series::new(name, Role::Peer).rounds(rounds);
+        let mut case = case(Unit::MessagesPerSecond);
+        case.series.push(peer("slow", vec![10.0]));
+        case.series.push(peer("fast", vec![60.0]));
+        case.series.push(peer("missing", Vec::new()));
+        let case = case.bar_over_best_peer("Postroom", 1.5);
+        assert_eq!(case.verdicts[0].against.as_deref(), Some("fast"));
+        assert!(case.verdicts[0].met && case.verdicts.len() == 1);
     }
 }

@@ -83,7 +83,7 @@ impl<'a> Layout<'a> {
 
 impl Group<'_> {
     fn height(&self) -> i32 {
-        let rows = |case: &Case| case.series.iter().map(|one| height(case, one)).sum::<i32>();
+        let rows = |case: &Case| measured(case).map(|one| height(case, one)).sum::<i32>();
         AXIS + self.cases.iter().map(|case| CASE + rows(case) + GAP).sum::<i32>()
     }
 
@@ -116,7 +116,7 @@ impl Group<'_> {
             let title = Pen { bold: true, ..pen(INK, Side::Left) };
             write(paper, (MARGIN, y + CASE / 2), &case.what, title)?;
             y += CASE;
-            for series in &case.series {
+            for series in measured(case) {
                 row(paper, case, series, scale, y)?;
                 y += height(case, series);
             }
@@ -124,6 +124,10 @@ impl Group<'_> {
         }
         Ok(())
     }
+}
+
+fn measured(case: &Case) -> impl Iterator<Item = &Series> {
+    case.series.iter().filter(|series| series.is_measured())
 }
 
 /// Each verdict has a line of its own.
