@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 use postroom_core::{Lease, OwnerToken, WorkQueue};
 use postroom_stores::{PgStore, StoreConfig};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{
-    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool,
-};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 
 use crate::bulk;
 use crate::contest::{self, Contestant};
 use crate::plan::Plan;
-use crate::postgres::fresh;
+use crate::postgres::{self, fresh};
 use crate::report::numbers::{digits, median, seconds, short};
 use crate::report::{Case, Figure, Role, Series, Unit};
 
@@ -112,6 +110,6 @@ async fn create(url: &str, name: &str) -> anyhow::Result<String> {
 
 async fn run(url: &str, sql: &str) -> anyhow::Result<()> {
     let mut conn = PgConnection::connect(url).await?;
-    conn.execute(AssertSqlSafe(sql.to_owned())).await?;
+    postgres::run(&mut conn, sql).await?;
     Ok(conn.close().await?)
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, PgConnection, SqliteConnection};
+use sqlx::{Connection as _, MySqlConnection, PgConnection, SqliteConnection};
 
 use crate::report::Unit;
 use crate::report::numbers::{median, seconds};
@@ -103,8 +103,8 @@ async fn about_mysql(url: &str) -> anyhow::Result<String> {
     let mut conn = MySqlConnection::connect(url).await?;
     let mut about = Vec::new();
     for setting in SETTINGS {
-        let sql = AssertSqlSafe(format!("select cast(@@{setting} as char)"));
-        let value: String = sqlx::query_scalar(sql).fetch_one(&mut conn).await?;
+        let ask = sqlx::query_as("show global variables like ?").bind(setting);
+        let (_, value): (String, String) = ask.fetch_one(&mut conn).await?;
         about.push(format!("{setting} = {value}"));
     }
     let version: String = sqlx::query_scalar("select version()").fetch_one(&mut conn).await?;

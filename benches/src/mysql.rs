@@ -1,5 +1,5 @@
-//! P9: MariaDB (or MySQL) that waits for the disk. The control here is what one would write by hand on
-//! the same tables, statement by statement: the store calls procedures.
+//! P9: MariaDB (or MySQL) that waits for the disk. The control here is what one would write by hand
+//! on the same tables, statement by statement: the store calls procedures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

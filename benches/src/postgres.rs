@@ -1,9 +1,10 @@
 //! PostgreSQL with fsync on.
 
+use anyhow::Context as _;
 use postroom_core::store::AdminStore;
 use postroom_stores::PgStore;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{Executor, PgPool};
+use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool};
 
 // As the store's own engine sessions, so that the plans are the same.
 const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; \
@@ -23,5 +24,11 @@ pub(crate) async fn fresh(pool: &PgPool, store: &PgStore) -> anyhow::Result<()> 
     pool.execute("drop schema if exists postroom cascade").await?;
     store.migrate().await?;
     pool.execute("checkpoint").await?;
+    Ok(())
+}
+
+/// A statement with names in it, which can not be bound.
+pub(crate) async fn run(conn: &mut PgConnection, sql: &str) -> anyhow::Result<()> {
+    conn.execute(AssertSqlSafe(sql.to_owned())).await.with_context(|| sql.to_owned())?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use postroom_core::store::AdminStore as _;
 use postroom_core::{Message, Outbox};
 use postroom_stores::{PgServers, PgStore, StoreConfig};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 use tempfile::TempDir;
 
 use super::crowd::Crowd;
@@ -51,8 +51,7 @@ impl Tenants {
     }
 
     async fn run(&mut self, sql: &str) -> anyhow::Result<()> {
-        self.server.execute(AssertSqlSafe(sql.to_owned())).await.context(sql.to_owned())?;
-        Ok(())
+        crate::postgres::run(&mut self.server, sql).await
     }
 
     fn url(&self, database: &str) -> String {
