@@ -199,7 +199,7 @@ async fn in_trouble(
     beside_a_backlog(tenants, crowd, &ringing, seen).await?;
 
     // Those that go have nothing left; what is in those that come was there before them.
-    let gone = tenants.names.drain(..CHANGED).collect::<Vec<_>>();
+    let gone = tenants.names.drain(..CHANGED.min(names.len())).collect::<Vec<_>>();
     tenants.write_list()?;
     let next = names.len();
     tenants.add(CHANGED, next).await?;
@@ -211,7 +211,8 @@ async fn in_trouble(
         tenants.run(&format!("drop database {name} with (force)")).await?;
     }
     let took = crowd.until_delivered(&ids).await.context("after a change")?;
-    let what = format!("{CHANGED} dropped and {CHANGED} added, {} messages: delivered", ids.len());
+    let (gone, messages) = (gone.len(), ids.len());
+    let what = format!("{gone} dropped and {CHANGED} added, {messages} messages: delivered");
     seen.took(&what, took);
     let served = crowd.until_serving(tenants.names.len()).await.context("served again")?;
     seen.took("and all are served after", served);
