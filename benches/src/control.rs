@@ -6,7 +6,7 @@ use sqlx::sqlite::SqlitePool;
 use sqlx::{PgPool, Row};
 use uuid::Uuid;
 
-use crate::Plan;
+use crate::plan::Plan;
 
 const PG_CLAIM: &str = include_str!("../../crates/postroom-stores/sql/postgres/claim.sql");
 const PG_DONE: &str = include_str!("../../crates/postroom-stores/sql/postgres/settle_done.sql");
@@ -18,7 +18,7 @@ pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::R
     let mut drained = 0;
     // Nobody else claims or publishes, so what was passed can be left out altogether.
     let mut passed = 0_i64;
-    loop {
+    while drained < plan.messages {
         let token = Uuid::new_v4();
         let rows = sqlx::query(PG_CLAIM)
             .bind(None::<String>)
@@ -60,7 +60,7 @@ pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::R
         drained += settled.len();
     }
     let took = began.elapsed();
-    anyhow::ensure!(drained == plan.messages, "control drained {drained}");
+    anyhow::ensure!(drained >= plan.messages, "control drained {drained}");
     Ok(took)
 }
 

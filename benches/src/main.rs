@@ -1,67 +1,49 @@
-//! `cargo xtask bench`: the store next to the same SQL through the bare driver, in one run.
+//! `cargo xtask bench`: Postroom next to the same SQL through the bare driver, in one run.
 //!
-//! Each round fills a queue, drains it through Postroom and through the control, in turns, so that
-//! a noisy machine disturbs both. What is printed is the median of the rounds and the ratio of
-//! medians.
+//! Each figure is a module that measures and answers with a [`report::Figure`]; what becomes of
+//! that, on the screen, as JSON and as a picture, is the business of the report.
 
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints its figures, and says what it is doing"
+)]
 
+mod arguments;
+mod bulk;
+mod claims;
+mod contest;
 mod control;
-mod engine;
+mod curves;
+mod dispatch;
+mod drain;
 mod fill;
 mod fleet;
+mod hot;
+mod latency;
+mod machine;
+mod memory;
 mod mysql;
+mod order;
 mod pages;
+mod plan;
 mod postgres;
+mod progress;
 mod report;
 mod sqlite;
+mod steady;
+mod timed;
+mod wal;
 
-use anyhow::Context;
-use clap::Parser;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Measures claiming and settling against the same SQL through the bare driver.
-#[derive(Debug, Parser)]
-struct Arguments {
-    /// Messages in the backlog of each round
-    #[arg(long, default_value_t = 100_000)]
-    messages: usize,
-    /// Rounds; the medians of them are compared
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Items per claim
-    #[arg(long, default_value_t = 500)]
-    batch: u32,
-    /// Bytes of payload
-    #[arg(long, default_value_t = 200)]
-    payload: usize,
-    /// 20,000 messages and 3 rounds
-    #[arg(long)]
-    quick: bool,
-    /// Only this figure: P1, P2, P3, P7, P8, P9, P11 or P12
-    #[arg(long)]
-    only: Option<String>,
-    /// Messages in the table whose pages are looked at (P12)
-    #[arg(long, default_value_t = 5_000_000)]
-    kept: i64,
-    /// How many databases, one number after the other, and of the last one also files (P11)
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 100, 500])]
-    stores: Vec<usize>,
-    /// One process of a fleet, for P11
-    #[arg(long, hide = true)]
-    fleet_node: Option<String>,
-    /// One JSON document instead of a table
-    #[arg(long)]
-    json: bool,
-}
+use anyhow::Context as _;
+use clap::Parser as _;
 
-/// What every round has in common.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    pub(crate) messages: usize,
-    pub(crate) rounds: usize,
-    pub(crate) batch: u32,
-    pub(crate) payload: usize,
-}
+use arguments::Arguments;
+use machine::Setup;
+use plan::Plan;
+use report::{Figure, json, lines, picture};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -69,55 +51,93 @@ async fn main() -> anyhow::Result<()> {
     if let Some(task) = &arguments.fleet_node {
         return fleet::run_node(task).await;
     }
-    let plan = Plan {
-        messages: if arguments.quick { 20_000 } else { arguments.messages },
-        rounds: if arguments.quick { 3 } else { arguments.rounds },
-        batch: arguments.batch,
-        payload: arguments.payload,
-    };
-    let variable = |name: &str| {
-        std::env::var(name).with_context(|| format!("{name} is not set; run `cargo xtask bench`"))
-    };
-    let url = variable("POSTROOM_BENCH_PG_URL")?;
-    let wanted = |id: &str| arguments.only.as_deref().is_none_or(|only| only == id);
+    if let Some(task) = &arguments.memory_node {
+        return memory::run_node(task).await;
+    }
+    let bench = Bench::new(arguments)?;
+    let setup = bench.look().await.context("looking at the machine")?;
     let mut figures = Vec::new();
-    let mut latencies = Vec::new();
-    if wanted("P1") {
-        figures.push(postgres::drain(&url, plan, true).await.context("history kept")?);
-        figures.push(postgres::drain(&url, plan, false).await.context("no history")?);
+    for id in bench.arguments.ids() {
+        let mut figure = Box::pin(bench.measure(id)).await.context(id)?;
+        figure.setup = Some(setup.clone());
+        bench.keep(&figure)?;
+        figures.push(figure);
     }
-    if wanted("P2") {
-        figures.push(engine::hot(&url, plan).await.context("the hot path")?);
+    bench.print(figures)
+}
+
+/// What is asked for, and the servers to ask.
+struct Bench {
+    arguments: Arguments,
+    plan: Plan,
+    postgres: Option<String>,
+    mysql: Option<String>,
+}
+
+impl Bench {
+    fn new(arguments: Arguments) -> anyhow::Result<Self> {
+        let url = |name: &str, is_needed: bool| match std::env::var(name) {
+            _ if !is_needed => Ok(None),
+            Ok(url) => Ok(Some(url)),
+            Err(_) => anyhow::bail!("{name} is not set; run `cargo xtask bench`"),
+        };
+        Ok(Self {
+            plan: Plan::new(&arguments)?,
+            postgres: url("POSTROOM_BENCH_PG_URL", arguments.needs_postgres())?,
+            mysql: url("POSTROOM_BENCH_MYSQL_URL", arguments.needs_mariadb())?,
+            arguments,
+        })
     }
-    if wanted("P3") {
-        for way in engine::Way::ALL {
-            latencies.push(engine::latency(&url, plan, way).await.context("latency")?);
+
+    async fn look(&self) -> anyhow::Result<Setup> {
+        Setup::look(self.postgres.as_deref(), self.mysql.as_deref()).await
+    }
+
+    async fn measure(&self, id: &str) -> anyhow::Result<Figure> {
+        let (plan, arguments) = (self.plan, &self.arguments);
+        let postgres = self.postgres.as_deref().unwrap_or_default();
+        match id {
+            "P1" => drain::measure(postgres, plan, Vec::new()).await,
+            "P2" => hot::measure(postgres, plan).await,
+            "P3" => latency::measure(postgres, plan, Vec::new()).await,
+            "P4" => wal::measure(postgres, plan).await,
+            "P5" => claims::measure(postgres, plan, arguments.settled, arguments.backlog).await,
+            "P6" => steady::measure(postgres, plan, arguments.rate, arguments.minutes).await,
+            "P7" => order::measure(postgres, plan).await,
+            "P8" => sqlite::measure(plan, Vec::new()).await,
+            "P9" => mysql::measure(self.mysql.as_deref().unwrap_or_default(), plan).await,
+            "P10" => memory::measure(postgres, plan, arguments.backlog).await,
+            "P11" => fleet::measure(postgres, &sizes(&arguments.stores)?).await,
+            "P12" => pages::measure(postgres, i64::try_from(arguments.kept)?).await,
+            curve => curves::measure(curve, postgres, plan, arguments).await,
         }
     }
-    if wanted("P7") {
-        figures.extend(engine::order(&url, plan).await.context("order")?);
+
+    /// As soon as a figure is there: a run takes long, and may be cut.
+    fn keep(&self, figure: &Figure) -> anyhow::Result<()> {
+        let out = &self.arguments.out;
+        let place = || format!("cannot write to {}", out.display());
+        std::fs::create_dir_all(out).with_context(place)?;
+        json::merge(&out.join("report.json"), std::slice::from_ref(figure))?;
+        let name = format!("{}.svg", figure.id.to_lowercase());
+        std::fs::write(out.join(name), picture::draw(figure)?).with_context(place)
     }
-    if wanted("P8") {
-        figures.push(sqlite::drain(plan).await.context("SQLite")?);
+
+    fn print(&self, figures: Vec<Figure>) -> anyhow::Result<()> {
+        if self.arguments.json {
+            print!("{}", json::text(&json::Document { figures })?);
+        } else {
+            println!("{}", lines::text(&figures));
+        }
+        progress::say("bench", &format!("report and pictures: {}", self.arguments.out.display()));
+        Ok(())
     }
-    if wanted("P9") {
-        let server = variable("POSTROOM_BENCH_MYSQL_URL")?;
-        figures.push(mysql::drain(&server, plan).await.context("MariaDB")?);
-    }
-    // It takes a quarter of an hour, most of it to see how little happens.
-    let mut costs = Vec::new();
-    if wanted("P11") && !(arguments.quick && arguments.only.is_none()) {
-        costs = fleet::measure(&url, &arguments.stores).await.context("many databases")?;
-    }
-    // It fills the disk for minutes, so it is not a part of a quick run.
-    if wanted("P12") && !(arguments.quick && arguments.only.is_none()) {
-        latencies.extend(pages::measure(&url, arguments.kept).await.context("pages")?);
-    }
-    let report = report::Report { figures, latencies, costs };
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        println!("{}", report::table(plan, &report));
-    }
-    Ok(())
+}
+
+fn sizes(numbers: &[u64]) -> anyhow::Result<Vec<usize>> {
+    Ok(numbers.iter().map(|number| usize::try_from(*number)).collect::<Result<_, _>>()?)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! MariaDB (or MySQL) that waits for the disk. The control here is what one would write by hand on
-//! the same tables, statement by statement: the store calls procedures.
+//! P9: MariaDB (or MySQL) that waits for the disk. The control here is what one would write by hand
+//! on the same tables, statement by statement: the store calls procedures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,34 +11,60 @@ use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::{Executor, MySql, QueryBuilder, Row};
 use uuid::Uuid;
 
-use crate::report::{Figure, Rates, ratio};
-use crate::{Plan, fill};
+use crate::contest::{self, Contestant};
+use crate::dispatch::{self, Counting};
+use crate::fill;
+use crate::plan::Plan;
+use crate::report::numbers::rate;
+use crate::report::{Case, Figure, Series, Unit};
 
-pub(crate) async fn drain(server: &str, plan: Plan) -> anyhow::Result<Figure> {
-    let (mut publish, mut ours, mut bare) = (Rates::default(), Rates::default(), Rates::default());
-    for _ in 0..plan.rounds {
-        let (pool, store) = fresh(server).await?;
-        publish.add(plan.messages, fill::fill(Arc::clone(&store), plan).await?);
-        ours.add(plan.messages, fill::drain(Arc::clone(&store) as _, plan).await?);
-        store.close().await;
-        pool.close().await;
-        let (pool, store) = fresh(server).await?;
-        fill::fill(Arc::clone(&store), plan).await?;
-        bare.add(plan.messages, by_hand(&pool, plan).await?);
-        store.close().await;
-        pool.close().await;
-    }
-    Ok(Figure {
-        id: "P9",
-        what: "MariaDB drain, history kept; control: SQL by hand".to_owned(),
-        publish: publish.median(),
-        postroom: ours.median(),
-        control: bare.median(),
-        ratio: ratio(&ours, &bare),
-        spread: ours.spread(),
-        wal_publish: None,
-        wal_drain: None,
-    })
+const DISPATCHER: &str = "Postroom, dispatcher";
+const CLAIMER: &str = "Postroom, one claimer";
+
+pub(crate) async fn measure(server: &str, plan: Plan) -> anyhow::Result<Figure> {
+    let contestants = vec![
+        Contestant::new([Series::ours().which("dispatcher")], move || async move {
+            let (pool, store) = filled(server, plan).await?;
+            let (sink, config) = (Counting::default(), dispatch::config(plan));
+            let per_second =
+                dispatch::drain(Arc::clone(&store) as _, sink, plan.messages, config).await?;
+            close(&pool, &store).await;
+            Ok(per_second)
+        }),
+        Contestant::new([Series::ours().which("one claimer")], move || async move {
+            let (pool, store) = filled(server, plan).await?;
+            let took = fill::drain(Arc::clone(&store) as _, plan).await?;
+            close(&pool, &store).await;
+            Ok(rate(plan.messages, took))
+        }),
+        Contestant::new([Series::control()], move || async move {
+            let (pool, store) = filled(server, plan).await?;
+            let took = by_hand(&pool, plan).await?;
+            close(&pool, &store).await;
+            Ok(rate(plan.messages, took))
+        }),
+    ];
+    let what = "drain, history kept";
+    let series = contest::hold("P9", what, plan.rounds, contestants).await?;
+    let case = Case::new(what, Unit::MessagesPerSecond, series)
+        .bar_over(DISPATCHER, Series::CONTROL, 0.7)
+        .bar_over(CLAIMER, Series::CONTROL, 0.7);
+    Ok(Figure::new("P9", "MariaDB: drain a backlog")
+        .note(plan.sizes())
+        .note(dispatch::settings(plan))
+        .note("control: SQL by hand on the same tables, on one connection")
+        .case(case))
+}
+
+async fn filled(server: &str, plan: Plan) -> anyhow::Result<(MySqlPool, Arc<MySqlStore>)> {
+    let (pool, store) = fresh(server).await?;
+    fill::fill(Arc::clone(&store), plan).await?;
+    Ok((pool, store))
+}
+
+async fn close(pool: &MySqlPool, store: &MySqlStore) {
+    store.close().await;
+    pool.close().await;
 }
 
 /// An empty database, so that every round begins alike.

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
 use super::node::Task;
+use crate::lock;
 
 /// Longer than a lease, a share and a poll together.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -137,8 +138,4 @@ impl Drop for Crowd {
             let _ = node.child.wait();
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

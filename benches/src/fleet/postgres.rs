@@ -8,13 +8,13 @@ use postroom_core::store::AdminStore as _;
 use postroom_core::{Message, Outbox};
 use postroom_stores::{PgServers, PgStore, StoreConfig};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 use tempfile::TempDir;
 
 use super::crowd::Crowd;
 use super::node::Task;
-use super::{COME_TO_REST, LOOK_FOR};
-use crate::report::Cost;
+use super::{COME_TO_REST, LOOK_FOR, Seen};
+use crate::report::{Case, Unit};
 
 const CONNECTIONS: usize = 20;
 
@@ -51,8 +51,7 @@ impl Tenants {
     }
 
     async fn run(&mut self, sql: &str) -> anyhow::Result<()> {
-        self.server.execute(AssertSqlSafe(sql.to_owned())).await.context(sql.to_owned())?;
-        Ok(())
+        crate::postgres::run(&mut self.server, sql).await
     }
 
     fn url(&self, database: &str) -> String {
@@ -115,7 +114,7 @@ impl Tenants {
 }
 
 /// What so many databases cost; and, if asked for, what becomes of messages in trouble.
-pub(super) async fn measure(url: &str, count: usize, trouble: bool) -> anyhow::Result<Vec<Cost>> {
+pub(super) async fn measure(url: &str, count: usize, trouble: bool) -> anyhow::Result<Vec<Case>> {
     let mut tenants = Tenants::new(url, count).await?;
     let home = PgStore::connect(url, StoreConfig::default()).await?;
     home.migrate().await?;
@@ -131,30 +130,23 @@ pub(super) async fn measure(url: &str, count: usize, trouble: bool) -> anyhow::R
     crowd.start(&task)?;
     crowd.start(&task)?;
     let served = crowd.until_serving(count).await.context("all are served")?;
-    let mut costs = Vec::new();
-    let mut say = |what: String, value: String| {
-        costs.push(Cost {
-            id: "P11",
-            what: format!("PostgreSQL, {count} databases: {what}"),
-            value,
-        });
-    };
-    say("two processes serve all of them after".into(), format!("{served:.1?}"));
-    idle(&mut tenants, &crowd, count, &mut say).await?;
+    let mut seen = Seen::new(format!("PostgreSQL, {count} databases"));
+    seen.took("two processes serve all of them after", served);
+    idle(&mut tenants, &crowd, count, &mut seen).await?;
     if trouble {
-        in_trouble(&mut tenants, &mut crowd, &doorbell, &mut say).await?;
+        in_trouble(&mut tenants, &mut crowd, &doorbell, &mut seen).await?;
     }
     drop(crowd);
     home.close().await;
     tenants.drop().await?;
-    Ok(costs)
+    Ok(seen.cases)
 }
 
 async fn idle(
     tenants: &mut Tenants,
     crowd: &Crowd,
     count: usize,
-    say: &mut impl FnMut(String, String),
+    seen: &mut Seen,
 ) -> anyhow::Result<()> {
     tokio::time::sleep(COME_TO_REST).await;
     let (before, _) = tenants.figures().await?;
@@ -167,21 +159,16 @@ async fn idle(
     let (after, _) = tenants.figures().await?;
     let took = began.elapsed().as_secs_f64();
     let queries = (after - before) as f64 / took;
-    say(
-        "idle, queries per second (and per store; ≤ 0.5)".into(),
-        format!("{queries:.1} ({:.3})", queries / count as f64),
-    );
-    connections.sort_unstable();
-    let (middle, most) = (connections[connections.len() / 2], connections.last().unwrap_or(&0));
+    seen.say("idle, queries", Unit::QueriesPerSecond, queries);
+    let each = queries / count as f64;
+    seen.within("idle, queries of each store", Unit::QueriesPerSecond, each, 0.5);
+    let most = connections.iter().copied().max().unwrap_or(0) as f64;
     // A listener and the home beside the budget.
     let budget = 2 * (CONNECTIONS + 3);
-    say(
-        format!("idle, connections of both, median and most (budget {budget})"),
-        format!("{middle}, {most}"),
-    );
+    seen.within("idle, connections of both at most", Unit::Connections, most, budget as f64);
     let busy = (crowd.processor_time() - busy) / took * 100.0;
-    say("idle, processor of both".into(), format!("{busy:.1} %"));
-    say("memory of both".into(), format!("{} MiB", crowd.memory()));
+    seen.say("idle, processor of both", Unit::Percent, busy);
+    seen.say("memory of both", Unit::Mebibytes, crowd.memory() as f64);
     Ok(())
 }
 
@@ -189,7 +176,7 @@ async fn in_trouble(
     tenants: &mut Tenants,
     crowd: &mut Crowd,
     doorbell: &str,
-    say: &mut impl FnMut(String, String),
+    seen: &mut Seen,
 ) -> anyhow::Result<()> {
     let (silent, ringing) = (PgServers::new(5)?, PgServers::new(5)?.doorbell(doorbell));
     let names = tenants.names.clone();
@@ -198,21 +185,21 @@ async fn in_trouble(
     let took = crowd.until_delivered(&ids).await.context("with a doorbell")?;
     let what =
         format!("{} messages, one each, with a doorbell: delivered after the last", ids.len());
-    say(what, format!("{took:.2?}"));
+    seen.took(&what, took);
     let ids = tenants.publish(&silent, &some).await?;
     let took = crowd.until_delivered(&ids).await.context("by polling")?;
-    say(format!("{} messages without a doorbell", ids.len()), format!("{took:.1?}"));
+    seen.took(&format!("{} messages without a doorbell", ids.len()), took);
 
     crowd.kill_first()?;
     let ids = tenants.publish(&ringing, &names).await?;
     let took = crowd.until_delivered(&ids).await.context("after a kill")?;
     let what = format!("one process killed, then {} messages, one each: all delivered", ids.len());
-    say(what, format!("{took:.1?}"));
+    seen.took(&what, took);
 
-    beside_a_backlog(tenants, crowd, &ringing, say).await?;
+    beside_a_backlog(tenants, crowd, &ringing, seen).await?;
 
     // Those that go have nothing left; what is in those that come was there before them.
-    let gone = tenants.names.drain(..CHANGED).collect::<Vec<_>>();
+    let gone = tenants.names.drain(..CHANGED.min(names.len())).collect::<Vec<_>>();
     tenants.write_list()?;
     let next = names.len();
     tenants.add(CHANGED, next).await?;
@@ -224,10 +211,11 @@ async fn in_trouble(
         tenants.run(&format!("drop database {name} with (force)")).await?;
     }
     let took = crowd.until_delivered(&ids).await.context("after a change")?;
-    let what = format!("{CHANGED} dropped and {CHANGED} added, {} messages: delivered", ids.len());
-    say(what, format!("{took:.1?}"));
+    let (gone, messages) = (gone.len(), ids.len());
+    let what = format!("{gone} dropped and {CHANGED} added, {messages} messages: delivered");
+    seen.took(&what, took);
     let served = crowd.until_serving(tenants.names.len()).await.context("served again")?;
-    say("and all are served after".into(), format!("{served:.1?}"));
+    seen.took("and all are served after", served);
     Ok(())
 }
 
@@ -236,7 +224,7 @@ async fn beside_a_backlog(
     tenants: &Tenants,
     crowd: &Crowd,
     servers: &PgServers,
-    say: &mut impl FnMut(String, String),
+    seen: &mut Seen,
 ) -> anyhow::Result<()> {
     let big = servers.connect(&tenants.url(&tenants.names[0]), StoreConfig::default()).await?;
     let (big, before) = (Arc::new(big), crowd.delivered());
@@ -250,9 +238,9 @@ async fn beside_a_backlog(
     let (took, meanwhile) = (began.elapsed(), crowd.delivered() - at);
     crowd.until_more_than(before + BACKLOG).await.context("all of the backlog")?;
     big.close().await;
-    say(
-        format!("one message beside {BACKLOG} of another database, with its publishing"),
-        format!("{took:.2?}, after {meanwhile} others; all after {:.1?}", began.elapsed()),
-    );
+    let what = format!("one message beside {BACKLOG} of another database, with its publishing");
+    seen.took(&what, took);
+    seen.say("and so many of the others came before it", Unit::Messages, meanwhile as f64);
+    seen.took("and all of the others are delivered after", began.elapsed());
     Ok(())
 }

@@ -11,8 +11,8 @@ use postroom_stores::{SqliteStore, StoreConfig};
 
 use super::crowd::Crowd;
 use super::node::Task;
-use super::{COME_TO_REST, LOOK_FOR};
-use crate::report::Cost;
+use super::{COME_TO_REST, LOOK_FOR, Seen};
+use crate::report::{Case, Unit};
 
 const CHANGED: usize = 20;
 
@@ -35,7 +35,7 @@ async fn publish(files: &[PathBuf]) -> anyhow::Result<Vec<String>> {
 }
 
 /// What so many files cost, and what becomes of messages in trouble.
-pub(super) async fn measure(count: usize) -> anyhow::Result<Vec<Cost>> {
+pub(super) async fn measure(count: usize) -> anyhow::Result<Vec<Case>> {
     let (folder, elsewhere) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let all = files(folder.path(), 0..count);
     for file in &all {
@@ -46,12 +46,9 @@ pub(super) async fn measure(count: usize) -> anyhow::Result<Vec<Cost>> {
     let mut crowd = Crowd::default();
     crowd.start(&task)?;
     crowd.start(&task)?;
-    let mut costs = Vec::new();
-    let mut say = |what: &str, value: String| {
-        costs.push(Cost { id: "P11", what: format!("SQLite, {count} files: {what}"), value });
-    };
+    let mut seen = Seen::new(format!("SQLite, {count} files"));
     let served = crowd.until_serving(count).await.context("all are served")?;
-    say("two processes serve all of them after", format!("{served:.1?}"));
+    seen.took("two processes serve all of them after", served);
     tokio::time::sleep(COME_TO_REST).await;
     let (began, busy) = (Instant::now(), crowd.processor_time());
     let mut open = 0;
@@ -60,25 +57,25 @@ pub(super) async fn measure(count: usize) -> anyhow::Result<Vec<Cost>> {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     }
     let busy = (crowd.processor_time() - busy) / began.elapsed().as_secs_f64() * 100.0;
-    say("idle, processor of both", format!("{busy:.1} %"));
-    say("idle, open files of both, at most", open.to_string());
-    say("memory of both", format!("{} MiB", crowd.memory()));
+    seen.say("idle, processor of both", Unit::Percent, busy);
+    seen.say("idle, open files of both, at most", Unit::Files, open as f64);
+    seen.say("memory of both", Unit::Mebibytes, crowd.memory() as f64);
 
     let ids = publish(&all).await?;
     let took = crowd.until_delivered(&ids).await.context("of another process")?;
-    say("one message each of another process: delivered after the last", format!("{took:.2?}"));
+    seen.took("one message each of another process: delivered after the last", took);
     crowd.kill_first()?;
     let ids = publish(&all).await?;
     let took = crowd.until_delivered(&ids).await.context("after a kill")?;
-    say("one process killed, then one message each: all delivered", format!("{took:.1?}"));
+    seen.took("one process killed, then one message each: all delivered", took);
     for file in &all[..CHANGED.min(count)] {
         std::fs::remove_file(file)?;
     }
     let new = files(folder.path(), count..count + CHANGED);
     let ids = publish(&new).await?;
     let took = crowd.until_delivered(&ids).await.context("new files")?;
-    say("20 removed and 20 added, one message each: delivered", format!("{took:.1?}"));
+    seen.took("20 removed and 20 added, one message each: delivered", took);
     let served = crowd.until_serving(count - CHANGED.min(count) + CHANGED).await?;
-    say("and all are served after", format!("{served:.1?}"));
-    Ok(costs)
+    seen.took("and all are served after", served);
+    Ok(seen.cases)
 }
