@@ -459,6 +459,8 @@ begin
         select *
         from verdict
         where dead_reason is null
+        -- The order in which the messages lie, while a run's lie far apart.
+        order by id
     ) as item on true
     left join lateral (
         select *
