@@ -19,8 +19,10 @@ use crate::postgres::fresh;
 use crate::report::numbers::{digits, percentile, seconds};
 use crate::report::{Case, Figure, Series, Unit};
 
-/// How long messages are published.
-const SECONDS: u64 = 5;
+/// How long messages are published, in seconds: five, of small plans less.
+fn length(plan: Plan) -> usize {
+    (plan.messages / 10_000).clamp(1, 5)
+}
 
 /// When each message was committed, as its publisher saw it, and when its handler began.
 #[derive(Default)]
@@ -90,11 +92,9 @@ pub(crate) async fn measure<'a>(
     let contestants = ours.into_iter().chain(peers).collect();
     let series = contest::hold("P3", "commit to handler", plan.rounds, contestants).await?;
     let (ours, peers) = series.split_at(2 * WAYS.len());
+    let seconds = length(plan);
     let figure = Figure::new("P3", "PostgreSQL: from the return of COMMIT to the handler")
-        .note(format!(
-            "messages of {} B, {SECONDS} s at most, {} rounds",
-            plan.payload, plan.rounds
-        ))
+        .note(format!("messages of {} B, {seconds} s, {} rounds", plan.payload, plan.rounds))
         .note(dispatch::settings(plan));
     let cases = WAYS.iter().zip(ours.chunks(2)).map(|((way, per_second, p50, p99), both)| {
         let what = format!("{}, {} msg/s", way.name(), digits(*per_second as f64));
@@ -146,7 +146,7 @@ async fn publish_steadily(
     per_second: u64,
     times: &Arc<Times>,
 ) -> anyhow::Result<()> {
-    let messages = (plan.messages / 20).min(usize::try_from(SECONDS * per_second)?);
+    let messages = length(plan) * usize::try_from(per_second)?;
     let mut ticks = tokio::time::interval(Duration::from_micros(1_000_000 / per_second));
     let mut publishers = tokio::task::JoinSet::new();
     for n in 0..messages {

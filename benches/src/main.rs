@@ -36,6 +36,7 @@ mod timed;
 mod wal;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -54,6 +55,7 @@ async fn main() -> anyhow::Result<()> {
     if let Some(task) = &arguments.memory_node {
         return memory::run_node(task).await;
     }
+    let began = Instant::now();
     let bench = Bench::new(arguments)?;
     let setup = bench.look().await.context("looking at the machine")?;
     let mut figures = Vec::new();
@@ -63,7 +65,10 @@ async fn main() -> anyhow::Result<()> {
         bench.keep(&figure)?;
         figures.push(figure);
     }
-    bench.print(figures)
+    bench.print(figures)?;
+    let (took, out) = (began.elapsed().as_secs(), bench.arguments.out.display());
+    progress::say("bench", &format!("took {took} s; report and pictures: {out}"));
+    Ok(())
 }
 
 /// What is asked for, and the servers to ask.
@@ -129,7 +134,6 @@ impl Bench {
         } else {
             println!("{}", lines::text(&figures));
         }
-        progress::say("bench", &format!("report and pictures: {}", self.arguments.out.display()));
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::crowd::Crowd;
 use super::node::Task;
 use super::{COME_TO_REST, LOOK_FOR, Seen};
+use crate::report::numbers::digits;
 use crate::report::{Case, Unit};
 
 const CONNECTIONS: usize = 20;
@@ -238,7 +239,8 @@ async fn beside_a_backlog(
     let (took, meanwhile) = (began.elapsed(), crowd.delivered() - at);
     crowd.until_more_than(before + BACKLOG).await.context("all of the backlog")?;
     big.close().await;
-    let what = format!("one message beside {BACKLOG} of another database, with its publishing");
+    let backlog = digits(BACKLOG as f64);
+    let what = format!("one message beside {backlog} of another database, with its publishing");
     seen.took(&what, took);
     seen.say("and so many of the others came before it", Unit::Messages, meanwhile as f64);
     seen.took("and all of the others are delivered after", began.elapsed());

@@ -7,8 +7,8 @@ use super::paper::{
     BAR, FAINT, GRID, HEAD, INK, MARGIN, Paper, Pen, Side, WIDTH, color, fill, stroke, write,
 };
 use super::scale::Scale;
-use crate::report::numbers::{digits, ratio, short};
-use crate::report::{Case, Figure, Role, Series, Unit, Verdict};
+use crate::report::numbers::{digits, ratio};
+use crate::report::{Better, Case, Figure, Role, Series, Unit, Verdict};
 
 /// Where names end, where bars begin and end, and where numbers begin.
 const NAMES: i32 = 228;
@@ -24,7 +24,7 @@ const GAP: i32 = 8;
 const APART: i32 = 14;
 const LEGEND: i32 = 34;
 
-/// The cases of one unit, which share an axis.
+/// Cases of one unit that share an axis.
 struct Group<'a> {
     unit: Unit,
     cases: Vec<&'a Case>,
@@ -38,7 +38,7 @@ impl<'a> Layout<'a> {
     pub(super) fn new(figure: &'a Figure) -> Self {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for case in &figure.cases {
-            match groups.iter_mut().find(|group| group.unit == case.unit) {
+            match groups.iter_mut().find(|group| group.takes(case)) {
                 Some(group) => group.cases.push(case),
                 None => groups.push(Group { unit: case.unit, cases: vec![case] }),
             }
@@ -82,6 +82,15 @@ impl<'a> Layout<'a> {
 }
 
 impl Group<'_> {
+    /// Rates of other sizes need an axis of their own, or they could not be told apart.
+    fn takes(&self, case: &Case) -> bool {
+        let most = |case: &Case| measured(case).map(Series::median).fold(0.0, f64::max);
+        let group = self.cases.iter().map(|case| most(case)).fold(0.0, f64::max);
+        let is_rate = case.unit.better() == Better::Higher;
+        let is_like = (group / 8.0..=group * 8.0).contains(&most(case));
+        self.unit == case.unit && (is_like || !is_rate)
+    }
+
     fn height(&self) -> i32 {
         let rows = |case: &Case| measured(case).map(|one| height(case, one)).sum::<i32>();
         AXIS + self.cases.iter().map(|case| CASE + rows(case) + GAP).sum::<i32>()
@@ -104,13 +113,22 @@ impl Group<'_> {
     fn draw(&self, paper: &Paper<'_>, top: i32) -> anyhow::Result<()> {
         let scale = self.scale();
         let bottom = top + self.height() - GAP;
-        let (factor, unit) = self.unit.scale(scale.ticks().last().copied().unwrap_or(0.0));
         for tick in scale.ticks() {
             let x = scale.place(tick);
             stroke(paper, vec![(x, top + AXIS - 8), (x, bottom)], GRID, 1)?;
-            write(paper, (x, top + AXIS / 2 - 4), &short(tick * factor), pen(FAINT, Side::Middle))?;
+            write(
+                paper,
+                (x, top + AXIS / 2 - 4),
+                &scale.label(self.unit, tick),
+                pen(FAINT, Side::Middle),
+            )?;
         }
-        write(paper, (NAMES, top + AXIS / 2 - 4), unit, pen(FAINT, Side::Right))?;
+        write(
+            paper,
+            (NAMES, top + AXIS / 2 - 4),
+            scale.unit(self.unit).1,
+            pen(FAINT, Side::Right),
+        )?;
         let mut y = top + AXIS;
         for case in &self.cases {
             let title = Pen { bold: true, ..pen(INK, Side::Left) };

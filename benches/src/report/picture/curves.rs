@@ -45,13 +45,12 @@ fn panel_at(paper: &Paper<'_>, panel: &Panel, top: i32) -> anyhow::Result<()> {
         );
     }
     let x = Scale::between(first, last, panel.logarithmic, FROM, WIDTH - MARGIN - 12);
-    let (factor, unit) = panel.unit.scale(y.ticks().last().copied().unwrap_or(0.0));
     for tick in y.ticks() {
         let at = y.place(tick);
         stroke(paper, vec![(FROM, at), (WIDTH - MARGIN, at)], GRID, 1)?;
-        write(paper, (FROM - 8, at), &short(tick * factor), plain(Side::Right))?;
+        write(paper, (FROM - 8, at), &y.label(panel.unit, tick), plain(Side::Right))?;
     }
-    write(paper, (FROM - 8, upper - 14), unit, plain(Side::Right))?;
+    write(paper, (FROM - 8, upper - 14), y.unit(panel.unit).1, plain(Side::Right))?;
     stroke(paper, vec![(FROM, lower), (WIDTH - MARGIN, lower)], FAINT, 1)?;
     below(paper, panel, x, lower)?;
     write(paper, ((FROM + WIDTH - MARGIN) / 2, lower + 34), &panel.x, plain(Side::Middle))?;

@@ -1,5 +1,8 @@
 //! Numbers as places on the paper.
 
+use crate::report::Unit;
+use crate::report::numbers::short;
+
 /// From one number at one place to another number at another place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
@@ -36,6 +39,23 @@ impl Scale {
             (value - self.low) / (self.high - self.low)
         };
         self.from + (share * f64::from(self.to - self.from)).round() as i32
+    }
+
+    /// Each tick in the unit that suits it, where they are far apart; else a number, of which the
+    /// unit is said once.
+    pub(super) fn label(self, unit: Unit, tick: f64) -> String {
+        if self.logarithmic && unit == Unit::Seconds {
+            return unit.show(tick);
+        }
+        short(tick * self.unit(unit).0)
+    }
+
+    /// What to multiply ticks with, and the name of the unit then.
+    pub(super) fn unit(self, unit: Unit) -> (f64, &'static str) {
+        if self.logarithmic && unit == Unit::Seconds {
+            return (1.0, "");
+        }
+        unit.scale(self.ticks().last().copied().unwrap_or(0.0))
     }
 
     pub(super) fn covers(self, value: f64) -> bool {
