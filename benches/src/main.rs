@@ -12,9 +12,12 @@ mod fill;
 mod fleet;
 mod mysql;
 mod pages;
+mod peers;
 mod postgres;
 mod report;
 mod sqlite;
+
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
@@ -37,7 +40,7 @@ struct Arguments {
     /// 20,000 messages and 3 rounds
     #[arg(long)]
     quick: bool,
-    /// Only this figure: P1, P2, P3, P7, P8, P9, P11 or P12
+    /// Only this figure: P1, P2, P3, P7, P8, P9, P11 or P12; or only the peers, once each: peers
     #[arg(long)]
     only: Option<String>,
     /// Messages in the table whose pages are looked at (P12)
@@ -49,6 +52,12 @@ struct Arguments {
     /// One process of a fleet, for P11
     #[arg(long, hide = true)]
     fleet_node: Option<String>,
+    /// The peers as well; `cargo xtask bench` installs them
+    #[arg(long)]
+    peers: bool,
+    /// Seconds after which a peer that is still draining is stopped and gets the rate until then
+    #[arg(long, default_value_t = 60)]
+    patience: u64,
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -79,6 +88,9 @@ async fn main() -> anyhow::Result<()> {
         std::env::var(name).with_context(|| format!("{name} is not set; run `cargo xtask bench`"))
     };
     let url = variable("POSTROOM_BENCH_PG_URL")?;
+    if arguments.only.as_deref() == Some("peers") {
+        return peers::run_once(&url, plan, Duration::from_secs(arguments.patience));
+    }
     let wanted = |id: &str| arguments.only.as_deref().is_none_or(|only| only == id);
     let mut figures = Vec::new();
     let mut latencies = Vec::new();

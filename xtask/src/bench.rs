@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::workspace;
+use crate::{peers, workspace};
 use postroom_servers::{Durability, Kind, Servers, process, url_in_environment};
 
 /// The servers to measure, and what names one that is there already; then it is not started.
@@ -17,6 +17,9 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
+/// Who wants the peers too, and where the benchmark finds them.
+const PEERS: (&str, &str) = ("--peers", "POSTROOM_BENCH_PEERS");
+
 /// Runs the benchmark program. The servers have fsync on: numbers without it would be fiction.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let missing: Vec<_> = SERVERS
@@ -28,6 +31,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut command = workspace::cargo();
     command.args(["run", "--release", "--package", "postroom-bench", "--"]);
     command.args(&options.arguments);
+    if options.arguments.iter().any(|argument| argument == PEERS.0) {
+        command.env(PEERS.1, peers::prepare()?);
+    }
     for (kind, variable) in missing {
         if let Some(url) = started.url(kind) {
             command.env(variable, url);

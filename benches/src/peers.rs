@@ -1,0 +1,205 @@
+//! Other projects on the same machine and server: each is a program of its own in `benches/peers`,
+//! which prints one line of JSON.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::Plan;
+
+/// Where `cargo xtask bench --peers` put the list of them.
+const FOLDER: &str = "POSTROOM_BENCH_PEERS";
+
+/// What a peer may take beyond its patience: to fill its tables, mostly.
+const BEYOND_PATIENCE: Duration = Duration::from_mins(5);
+
+/// The database that a peer works on.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Database {
+    Postgres,
+    Sqlite,
+}
+
+/// One of the other projects.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    database: Database,
+    /// Whether it measures the way from a commit to a handler, too.
+    pub(crate) latency: bool,
+    command: Option<Vec<PathBuf>>,
+    /// Why it could not be installed.
+    missing: Option<String>,
+}
+
+/// A backlog, drained for as long as it took or as patience lasted.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Drained {
+    pub(crate) version: String,
+    pub(crate) settings: String,
+    pub(crate) handled: usize,
+    #[serde(rename = "seconds", deserialize_with = "seconds")]
+    pub(crate) took: Duration,
+}
+
+impl Drained {
+    /// Messages per second.
+    pub(crate) fn rate(&self) -> u64 {
+        (self.handled as f64 / self.took.as_secs_f64()) as u64
+    }
+}
+
+/// How long messages waited from the return of COMMIT to the start of the handler.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Waited {
+    pub(crate) version: String,
+    pub(crate) settings: String,
+    pub(crate) handled: usize,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+}
+
+fn seconds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+/// The peers on one database, also those that could not be installed.
+pub(crate) fn all(database: Database) -> anyhow::Result<Vec<Peer>> {
+    let folder = std::env::var_os(FOLDER)
+        .with_context(|| format!("{FOLDER} is not set; run `cargo xtask bench --peers`"))?;
+    let list = File::open(Path::new(&folder).join("peers.json")).context("no list of peers")?;
+    let mut peers: Vec<Peer> = serde_json::from_reader(list).context("not a list of peers")?;
+    peers.retain(|peer| peer.database == database);
+    Ok(peers)
+}
+
+impl Peer {
+    /// Drains a backlog in tables of its own. The URL is that of a server, or of a file that is
+    /// not there yet.
+    pub(crate) fn drain(
+        &self,
+        url: &str,
+        messages: usize,
+        payload: usize,
+        patience: Duration,
+    ) -> anyhow::Result<Drained> {
+        let mut command = self.command("drain", url, messages, payload)?;
+        self.answer(command.arg("--patience").arg(patience.as_secs().to_string()), patience)
+    }
+
+    /// Publishes at a steady rate.
+    pub(crate) fn latency(
+        &self,
+        url: &str,
+        messages: usize,
+        payload: usize,
+        per_second: u64,
+    ) -> anyhow::Result<Waited> {
+        let mut command = self.command("latency", url, messages, payload)?;
+        let patience = Duration::from_secs(messages as u64 / per_second.max(1));
+        self.answer(command.arg("--per-second").arg(per_second.to_string()), patience)
+    }
+
+    fn command(
+        &self,
+        job: &str,
+        url: &str,
+        messages: usize,
+        payload: usize,
+    ) -> anyhow::Result<Command> {
+        let Some([program, arguments @ ..]) = self.command.as_deref() else {
+            bail!("not installed: {}", self.missing.as_deref().unwrap_or("no reason given"));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).args(["--peer", &self.name, "--job", job, "--url", url]);
+        command.args(["--messages", &messages.to_string(), "--payload", &payload.to_string()]);
+        Ok(command)
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        command: &mut Command,
+        patience: Duration,
+    ) -> anyhow::Result<T> {
+        let (mut output, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        command.stdout(output.try_clone()?).stderr(errors.try_clone()?);
+        let status = wait(command, patience + BEYOND_PATIENCE)?;
+        let output = read(&mut output)?;
+        let answer = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        match answer.filter(|_| status.success()) {
+            Some(answer) => Ok(answer),
+            None => bail!("{} ended with {status}: {}", self.name, read(&mut errors)?.trim()),
+        }
+    }
+}
+
+fn wait(command: &mut Command, limit: Duration) -> anyhow::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if began.elapsed() > limit {
+            child.kill()?;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn read(file: &mut File) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Every peer once, a line for each measurement. What fails says so, and the others go on.
+pub(crate) fn run_once(url: &str, plan: Plan, patience: Duration) -> anyhow::Result<()> {
+    for peer in all(Database::Postgres)? {
+        print_drain(&peer, &peer.drain(url, plan.messages, plan.payload, patience));
+        if peer.latency {
+            print_latency(&peer, &peer.latency(url, 5_000, plan.payload, 1_000));
+        }
+    }
+    for peer in all(Database::Sqlite)? {
+        let folder = tempfile::tempdir()?;
+        let url = format!("sqlite://{}", folder.path().join("peer.db").display());
+        print_drain(&peer, &peer.drain(&url, plan.messages, plan.payload, patience));
+    }
+    Ok(())
+}
+
+fn print_drain(peer: &Peer, drained: &anyhow::Result<Drained>) {
+    let (name, database) = (&peer.name, peer.database);
+    match drained {
+        Ok(drained) => println!(
+            "peer {name} {} on {database:?}: {} msg/s, {} handled in {:.2} s; {}",
+            drained.version,
+            drained.rate(),
+            drained.handled,
+            drained.took.as_secs_f64(),
+            drained.settings
+        ),
+        Err(error) => println!("peer {name} on {database:?}: no figure: {error:#}"),
+    }
+}
+
+fn print_latency(peer: &Peer, waited: &anyhow::Result<Waited>) {
+    let name = &peer.name;
+    match waited {
+        Ok(waited) => println!(
+            "peer {name} {}: commit to handler p50 {} µs, p99 {} µs, {} messages at 1,000/s; {}",
+            waited.version, waited.p50_us, waited.p99_us, waited.handled, waited.settings
+        ),
+        Err(error) => println!("peer {name}: no figure: {error:#}"),
+    }
+}
