@@ -89,7 +89,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let url = variable("POSTROOM_BENCH_PG_URL")?;
     if arguments.only.as_deref() == Some("peers") {
-        return peers::run_once(&url, plan, Duration::from_secs(arguments.patience));
+        return peers::run_once(&url, plan, Duration::from_secs(arguments.patience)).await;
     }
     let wanted = |id: &str| arguments.only.as_deref().is_none_or(|only| only == id);
     let mut figures = Vec::new();

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection};
 
 use crate::Plan;
 
@@ -82,30 +84,37 @@ pub(crate) fn all(database: Database) -> anyhow::Result<Vec<Peer>> {
 }
 
 impl Peer {
-    /// Drains a backlog in tables of its own. The URL is that of a server, or of a file that is
-    /// not there yet.
-    pub(crate) fn drain(
+    /// Drains a backlog in a database of its own, on the server at the URL or in a new
+    /// file.
+    pub(crate) async fn drain(
         &self,
         url: &str,
         messages: usize,
         payload: usize,
         patience: Duration,
     ) -> anyhow::Result<Drained> {
-        let mut command = self.command("drain", url, messages, payload)?;
-        self.answer(command.arg("--patience").arg(patience.as_secs().to_string()), patience)
+        let place = Place::make(self.database, url).await?;
+        let mut command = self.command("drain", &place.url, messages, payload)?;
+        let command = command.arg("--patience").arg(patience.as_secs().to_string());
+        let drained = self.answer(command, patience);
+        place.remove().await?;
+        drained
     }
 
     /// Publishes at a steady rate.
-    pub(crate) fn latency(
+    pub(crate) async fn latency(
         &self,
         url: &str,
         messages: usize,
         payload: usize,
         per_second: u64,
     ) -> anyhow::Result<Waited> {
-        let mut command = self.command("latency", url, messages, payload)?;
-        let patience = Duration::from_secs(messages as u64 / per_second.max(1));
-        self.answer(command.arg("--per-second").arg(per_second.to_string()), patience)
+        let place = Place::make(self.database, url).await?;
+        let mut command = self.command("latency", &place.url, messages, payload)?;
+        let command = command.arg("--per-second").arg(per_second.to_string());
+        let waited = self.answer(command, Duration::from_secs(messages as u64 / per_second.max(1)));
+        place.remove().await?;
+        waited
     }
 
     fn command(
@@ -141,6 +150,39 @@ impl Peer {
     }
 }
 
+/// A database that one peer has for one run. What it leaves there would be in the way of the next:
+/// the server would clean up after it in the background.
+struct Place {
+    url: String,
+    /// The server, or else the folder, that it is in.
+    server: Option<PgConnection>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Place {
+    async fn make(database: Database, url: &str) -> anyhow::Result<Self> {
+        if database == Database::Sqlite {
+            let folder = tempfile::tempdir()?;
+            let url = format!("sqlite://{}", folder.path().join("peer.db").display());
+            return Ok(Self { url, server: None, _folder: Some(folder) });
+        }
+        let options: PgConnectOptions = url.parse()?;
+        let mut server = PgConnection::connect_with(&options).await?;
+        server.execute("set client_min_messages = warning").await?;
+        server.execute("drop database if exists postroom_bench_peer with (force)").await?;
+        server.execute("create database postroom_bench_peer").await?;
+        let url = options.database("postroom_bench_peer").to_url_lossy().to_string();
+        Ok(Self { url, server: Some(server), _folder: None })
+    }
+
+    async fn remove(self) -> anyhow::Result<()> {
+        if let Some(mut server) = self.server {
+            server.execute("drop database postroom_bench_peer with (force)").await?;
+        }
+        Ok(())
+    }
+}
+
 fn wait(command: &mut Command, limit: Duration) -> anyhow::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let began = Instant::now();
@@ -163,17 +205,13 @@ fn read(file: &mut File) -> anyhow::Result<String> {
 }
 
 /// Every peer once, a line for each measurement. What fails says so, and the others go on.
-pub(crate) fn run_once(url: &str, plan: Plan, patience: Duration) -> anyhow::Result<()> {
-    for peer in all(Database::Postgres)? {
-        print_drain(&peer, &peer.drain(url, plan.messages, plan.payload, patience));
+pub(crate) async fn run_once(url: &str, plan: Plan, patience: Duration) -> anyhow::Result<()> {
+    let peers = [all(Database::Postgres)?, all(Database::Sqlite)?];
+    for peer in peers.into_iter().flatten() {
+        print_drain(&peer, &peer.drain(url, plan.messages, plan.payload, patience).await);
         if peer.latency {
-            print_latency(&peer, &peer.latency(url, 5_000, plan.payload, 1_000));
+            print_latency(&peer, &peer.latency(url, 5_000, plan.payload, 1_000).await);
         }
-    }
-    for peer in all(Database::Sqlite)? {
-        let folder = tempfile::tempdir()?;
-        let url = format!("sqlite://{}", folder.path().join("peer.db").display());
-        print_drain(&peer, &peer.drain(&url, plan.messages, plan.payload, patience));
     }
     Ok(())
 }

@@ -90,7 +90,7 @@ impl Peer {
     }
 }
 
-const PEERS: [Peer; 4] = [
+const PEERS: [Peer; 10] = [
     Peer::postgres("graphile_worker", Program::Rust("graphile_worker")).with_latency(),
     Peer::postgres(
         "graphile-worker",
@@ -101,7 +101,25 @@ const PEERS: [Peer; 4] = [
         "pg-boss",
         Program::Node(Packages::node("pg-boss", &["pg-boss@12.35.0", "pg@8.23.1"])),
     ),
+    Peer::postgres("apalis-postgres", Program::Rust("apalis")).with_latency(),
+    Peer::postgres("sqlxmq", Program::Rust("sqlxmq")).with_latency(),
+    Peer::postgres(
+        "pgqueuer",
+        Program::Python(Packages::python(
+            "pgqueuer",
+            &["pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"],
+        )),
+    ),
+    Peer::postgres(
+        "pg-transactional-outbox",
+        Program::Node(Packages::node(
+            "pg-transactional-outbox",
+            &["pg-transactional-outbox@0.5.7", "pg@8.23.1"],
+        )),
+    ),
     Peer::sqlite("apalis-sqlite", Program::Rust("apalis")),
+    Peer::sqlite("effectum", Program::Rust("effectum")),
+    Peer::sqlite("fang", Program::Rust("fang")),
 ];
 
 /// Installs all peers; answers the folder with the list of them.
