@@ -145,7 +145,7 @@ impl Peer {
         let answer = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
         match answer.filter(|_| status.success()) {
             Some(answer) => Ok(answer),
-            None => bail!("{} ended with {status}: {}", self.name, read(&mut errors)?.trim()),
+            None => bail!("it ended with {status}: {}", one_line(&read(&mut errors)?)),
         }
     }
 }
@@ -171,8 +171,10 @@ impl Place {
         server.execute("set client_min_messages = warning").await?;
         server.execute("drop database if exists postroom_bench_peer with (force)").await?;
         server.execute("create database postroom_bench_peer").await?;
-        let url = options.database("postroom_bench_peer").to_url_lossy().to_string();
-        Ok(Self { url, server: Some(server), _folder: None })
+        let mut url = options.database("postroom_bench_peer").to_url_lossy();
+        // Not every driver takes the options of ours.
+        url.set_query(None);
+        Ok(Self { url: url.to_string(), server: Some(server), _folder: None })
     }
 
     async fn remove(self) -> anyhow::Result<()> {
@@ -202,6 +204,12 @@ fn read(file: &mut File) -> anyhow::Result<String> {
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What fits into a report of what a program complained about.
+fn one_line(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" | ").chars().take(400).collect()
 }
 
 /// Every peer once, a line for each measurement. What fails says so, and the others go on.
