@@ -77,9 +77,11 @@ export async function count(sql) {
   return rows[0].n;
 }
 
-// Publishes at a rate that does not depend on how long each takes, and waits for the handlers.
+// Publishes at a rate that does not depend on how long each takes, and waits for the handlers. The
+// peer has a second before it, to connect and to listen.
 // `begun` is filled by the handler with the time at which each number began.
 export async function publishSteadily(begun, publish) {
+  await sleep(1000);
   const committed = [];
   const publishing = [];
   const start = performance.now();

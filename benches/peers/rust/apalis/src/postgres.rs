@@ -13,34 +13,56 @@ use crate::{QUEUE, Seen, json};
 const LEFT: &str = "select count(*) from apalis.jobs where status <> 'Done'";
 const CONNECTIONS: u32 = 25;
 
+/// A worker that missed a wake sleeps until its next heartbeat, so that is short, and the time
+/// after which others take over its tasks is not.
+const MISSED_HEARTBEATS: usize = 600;
+
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     workers: usize,
     batch: usize,
     poll: Duration,
+    heartbeat: Duration,
 }
 
 /// Tried as well: 1, 2 and 4 workers with batches of 100, 500 and 2,000.
-const DRAIN: Settings = Settings { workers: 2, batch: 2_000, poll: Duration::from_millis(5) };
+const DRAIN: Settings = Settings {
+    workers: 2,
+    batch: 2_000,
+    poll: Duration::from_millis(5),
+    heartbeat: Duration::from_secs(1),
+};
 
-/// Two and four workers wait for each other until the next heartbeat, after half a minute.
-const LATENCY: Settings = Settings { workers: 1, batch: 100, poll: Duration::from_millis(1) };
+/// Tried as well: 4 workers, a batch of 50, a poll every 5 ms, no notifications, and a heartbeat
+/// every second and every 30 seconds, with which messages could wait for as long as that.
+const LATENCY: Settings = Settings {
+    workers: 1,
+    batch: 100,
+    poll: Duration::from_millis(1),
+    heartbeat: Duration::from_millis(100),
+};
 
 impl Settings {
     fn describe(self) -> String {
         format!(
-            "{} worker(s), batch {}, no lock before the handler, poll {:?}, {CONNECTIONS} \
-             connections",
-            self.workers, self.batch, self.poll
+            "{} worker(s), batch {}, no lock before the handler, notifications and poll {:?}, \
+             heartbeat {:?}, {CONNECTIONS} connections",
+            self.workers, self.batch, self.poll, self.heartbeat
         )
     }
 
     /// A claim locks a task already. Locking it once more before its handler can be left out.
     fn start(self, pool: &PgPool, seen: &Seen) {
         for number in 0..self.workers {
-            let config = Config::default().queue(QUEUE).batch_size(self.batch).lock_tasks(false);
+            let config = Config::default()
+                .queue(QUEUE)
+                .batch_size(self.batch)
+                .lock_tasks(false)
+                .heartbeat_interval(self.heartbeat)
+                .missed_heartbeats(MISSED_HEARTBEATS);
             let backend = PostgresStorage::<String>::new(pool)
                 .with_config(config)
+                .with_pubsub()
                 .poll_with_interval(self.poll);
             let worker = WorkerBuilder::new(format!("worker-{number}"))
                 .backend(backend)
@@ -60,7 +82,11 @@ async fn handle(text: String, seen: Data<Seen>) -> Result<(), BoxDynError> {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect(&arguments.url).await?;
+    let pool = PgPoolOptions::new()
+        .min_connections(CONNECTIONS)
+        .max_connections(CONNECTIONS)
+        .connect(&arguments.url)
+        .await?;
     pool.execute("drop schema if exists apalis cascade").await?;
     pool.execute("drop table if exists _sqlx_migrations").await?;
     PostgresStorage::setup(&pool).await?;

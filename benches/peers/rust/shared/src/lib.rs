@@ -177,6 +177,7 @@ impl Times {
 }
 
 /// Publishes at a rate that does not depend on how long each takes, then waits for the handlers.
+/// The peer has a second before it, to connect and to listen.
 pub async fn publish_steadily<F>(
     arguments: &Arguments,
     times: &Times,
@@ -185,6 +186,7 @@ pub async fn publish_steadily<F>(
 where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / arguments.per_second as u32);
     let mut publishers = JoinSet::new();
     for number in 0..arguments.messages {

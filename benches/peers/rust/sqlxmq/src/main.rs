@@ -33,7 +33,11 @@ async fn main() -> anyhow::Result<()> {
     pool.execute("create schema sqlxmq").await?;
     let options = PgConnectOptions::from_str(&arguments.url)?;
     let options = options.options([("search_path", "sqlxmq,public")]);
-    let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await?;
+    let pool = PgPoolOptions::new()
+        .min_connections(CONNECTIONS)
+        .max_connections(CONNECTIONS)
+        .connect_with(options)
+        .await?;
     Migrator::new(Path::new(env!("SQLXMQ_MIGRATIONS"))).await?.run(&pool).await?;
     match arguments.job {
         Job::Drain => drain(&arguments, &pool).await?,
