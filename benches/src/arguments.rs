@@ -57,6 +57,12 @@ pub(crate) struct Arguments {
     /// Where C2 ends
     #[arg(long, value_name = "N", default_value = "10000000", value_parser = count(0, MANY))]
     pub(crate) max_settled: u64,
+    /// Other projects in the same rounds of P1, P3 and P8; installed on first use
+    #[arg(long)]
+    pub(crate) peers: bool,
+    /// Seconds until a peer that still drains is stopped; what it did until then is its rate
+    #[arg(long, value_name = "N", default_value = "60", value_parser = count(1, 3_600))]
+    pub(crate) patience: u64,
     /// The folder for report.json and the pictures
     #[arg(long, value_name = "DIR", env = "POSTROOM_BENCH_OUT", default_value = "target/bench")]
     pub(crate) out: PathBuf,

@@ -15,6 +15,8 @@ pub(crate) struct Measured {
     pub(crate) values: Vec<f64>,
     /// Version and settings, of those who tell.
     pub(crate) note: Option<String>,
+    /// It takes so long that once is enough.
+    pub(crate) is_last: bool,
 }
 
 impl From<f64> for Measured {
@@ -25,7 +27,7 @@ impl From<f64> for Measured {
 
 impl From<Vec<f64>> for Measured {
     fn from(values: Vec<f64>) -> Self {
-        Self { values, note: None }
+        Self { values, note: None, is_last: false }
     }
 }
 
@@ -34,7 +36,7 @@ pub(crate) struct Contestant<'a> {
     /// One for each number that a run yields.
     series: Vec<Series>,
     run: Run<'a>,
-    /// It failed, and is not asked again.
+    /// It failed, or is slow, and is not asked again.
     is_out: bool,
 }
 
@@ -56,6 +58,7 @@ impl<'a> Contestant<'a> {
     async fn run_once(&mut self) -> anyhow::Result<()> {
         let measured = (self.run)().await?;
         let (wanted, values) = (self.series.len(), measured.values.len());
+        self.is_out = measured.is_last;
         ensure!(wanted == values, "{values} numbers where {wanted} are expected");
         for (series, value) in self.series.iter_mut().zip(measured.values) {
             series.rounds.push(value);
@@ -139,11 +142,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_slow_runs_once() {
+        let slow = Contestant::new(named("slow", Role::Peer), || async {
+            Ok(Measured { values: vec![1.0], note: None, is_last: true })
+        });
+        let series = hold("P0", "test", 3, vec![slow]).await.unwrap();
+        assert_eq!(series[0].rounds, [1.0]);
+    }
+
+    #[tokio::test]
     async fn a_peer_that_fails_is_left_out_and_the_report_says_why() {
         let fails = || async { Err::<f64, _>(anyhow::anyhow!("not installed")) };
         let peer = Contestant::new(named("peer", Role::Peer), fails);
         let other = Contestant::new(named("other", Role::Peer), || async {
-            Ok(Measured { values: vec![1.0], note: Some("1.2.3, 8 threads".to_owned()) })
+            let note = Some("1.2.3, 8 threads".to_owned());
+            Ok(Measured { values: vec![1.0], note, is_last: false })
         });
         let series = hold("P0", "test", 2, vec![peer, other]).await.unwrap();
         assert_eq!((series[0].rounds.len(), series[1].rounds.len()), (0, 2));

@@ -26,6 +26,7 @@ mod memory;
 mod mysql;
 mod order;
 mod pages;
+mod peers;
 mod plan;
 mod postgres;
 mod progress;
@@ -36,13 +37,15 @@ mod timed;
 mod wal;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Parser as _;
 
 use arguments::Arguments;
+use contest::Contestant;
 use machine::Setup;
+use peers::Database;
 use plan::Plan;
 use report::{Figure, json, lines, picture};
 
@@ -102,20 +105,37 @@ impl Bench {
         let (plan, arguments) = (self.plan, &self.arguments);
         let postgres = self.postgres.as_deref().unwrap_or_default();
         match id {
-            "P1" => drain::measure(postgres, plan, Vec::new()).await,
+            "P1" => drain::measure(postgres, plan, self.drains(Database::Postgres)?).await,
             "P2" => hot::measure(postgres, plan).await,
-            "P3" => latency::measure(postgres, plan, Vec::new()).await,
+            "P3" => latency::measure(postgres, plan, self.latencies()?).await,
             "P4" => wal::measure(postgres, plan).await,
             "P5" => claims::measure(postgres, plan, arguments.settled, arguments.backlog).await,
             "P6" => steady::measure(postgres, plan, arguments.rate, arguments.minutes).await,
             "P7" => order::measure(postgres, plan).await,
-            "P8" => sqlite::measure(plan, Vec::new()).await,
+            "P8" => sqlite::measure(plan, self.drains(Database::Sqlite)?).await,
             "P9" => mysql::measure(self.mysql.as_deref().unwrap_or_default(), plan).await,
             "P10" => memory::measure(postgres, plan, arguments.backlog).await,
             "P11" => fleet::measure(postgres, &sizes(&arguments.stores)?).await,
             "P12" => pages::measure(postgres, i64::try_from(arguments.kept)?).await,
             curve => curves::measure(curve, postgres, plan, arguments).await,
         }
+    }
+
+    /// The peers that drain a backlog, if they are asked for.
+    fn drains(&self, database: Database) -> anyhow::Result<Vec<Contestant<'_>>> {
+        if !self.arguments.peers {
+            return Ok(Vec::new());
+        }
+        let url = self.postgres.as_deref().unwrap_or_default();
+        peers::drains(database, url, self.plan, Duration::from_secs(self.arguments.patience))
+    }
+
+    /// The peers that measure the way from a commit to a handler.
+    fn latencies(&self) -> anyhow::Result<Vec<Contestant<'_>>> {
+        if !self.arguments.peers {
+            return Ok(Vec::new());
+        }
+        peers::latencies(self.postgres.as_deref().unwrap_or_default(), self.plan)
     }
 
     /// As soon as a figure is there: a run takes long, and may be cut.

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::{Args, Parser as _};
 
-use crate::workspace;
+use crate::{peers, workspace};
 use arguments::Arguments;
 use postroom_servers::{Durability, Kind, Servers, process, url_in_environment};
 
@@ -35,6 +35,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     command.args(["run", "--release", "--package", "postroom-bench", "--"]);
     command.args(&options.arguments);
     command.env("POSTROOM_BENCH_OUT", target.join("bench"));
+    if arguments.peers {
+        command.env("POSTROOM_BENCH_PEERS", peers::prepare()?);
+    }
     for (kind, variable) in missing {
         if let Some(url) = started.url(kind) {
             command.env(variable, url);

@@ -14,6 +14,8 @@ mod clients;
 mod conform;
 mod gate;
 mod init;
+mod packages;
+mod peers;
 mod servers;
 mod table;
 mod tidy;
