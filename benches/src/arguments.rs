@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value = "5", value_parser = count(1, 1_000))]
     pub(crate) rounds: u64,
     /// Messages per claim
-    #[arg(long, value_name = "N", default_value = "500", value_parser = count(1, 10_000))]
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = count(1, 10_000))]
     pub(crate) batch: u64,
     /// Bytes of payload
     #[arg(long, value_name = "BYTES", default_value = "200", value_parser = count(1, 1_000_000))]

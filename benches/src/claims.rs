@@ -16,6 +16,7 @@ use crate::report::numbers::{digits, median, seconds, short};
 use crate::report::{Case, Figure, Role, Series, Unit};
 
 const FEW: u64 = 10_000;
+const BATCH: u32 = 500;
 /// Claims per round, and those before that nobody looks at.
 const CLAIMS: usize = 10;
 const WARM_UP: usize = 2;
@@ -29,6 +30,7 @@ pub(crate) async fn measure(
     settled: u64,
     backlog: u64,
 ) -> anyhow::Result<Figure> {
+    let plan = Plan { batch: BATCH, ..plan };
     let (many, few) = (create(url, MANY_DATABASE).await?, create(url, FEW_DATABASE).await?);
     let pool = PgPool::connect(&many).await?;
     let store = PgStore::connect(&many, StoreConfig::default()).await?;
