@@ -123,7 +123,12 @@ fn against(verdict: &Verdict) -> String {
 }
 
 fn met(verdict: &Verdict) -> &'static str {
-    if verdict.met { "met" } else { "NOT met" }
+    match (verdict.met, verdict.noisy) {
+        (true, false) => "met",
+        (false, false) => "NOT met",
+        (true, true) => "met, but NOISY",
+        (false, true) => "NOT met, but NOISY",
+    }
 }
 
 /// The curves, point by point: everything that was measured at the same place.
@@ -152,33 +157,41 @@ fn at(panel: &Panel, x: f64) -> Vec<String> {
     panel.lines.iter().filter_map(value).collect()
 }
 
-/// How many bars are met, and which are not.
+/// How many bars are met, which are not, and which of all that says little.
 pub(crate) fn summary(figures: &[Figure]) -> String {
-    let verdicts = || {
-        let with_id = |figure: &'_ Figure| figure.id.clone();
-        figures.iter().flat_map(move |figure| {
-            figure.verdicts().map(move |(case, verdict)| (with_id(figure), case, verdict))
-        })
+    let verdicts: Vec<_> = figures
+        .iter()
+        .flat_map(|figure| figure.verdicts().map(move |(case, one)| (figure, case, one)))
+        .collect();
+    let named = |wanted: &dyn Fn(&Verdict) -> bool| -> Vec<String> {
+        let some = verdicts.iter().filter(|(_, _, verdict)| wanted(verdict));
+        some.map(|(figure, case, verdict)| told(figure, case, verdict)).collect()
     };
-    let (all, met) = (verdicts().count(), verdicts().filter(|(_, _, one)| one.met).count());
-    let missed = verdicts().filter(|(_, _, verdict)| !verdict.met).map(|(id, case, verdict)| {
-        let value = match &verdict.against {
-            Some(other) => format!("{} × {other}", ratio(verdict.value, verdict.bar)),
-            None => case.unit.show(verdict.value),
-        };
-        let bar = if verdict.against.is_some() {
-            digits(verdict.bar)
-        } else {
-            case.unit.show(verdict.bar)
-        };
-        format!("{id} {} ({value}, bar {} {bar})", case.what, verdict.sign())
-    });
-    let missed: Vec<_> = missed.collect();
-    match (all, missed.is_empty()) {
-        (0, _) => "bars: none of these figures has one".to_owned(),
-        (_, true) => format!("bars: all {all} met"),
-        _ => format!("bars: {met} of {all} met; not met: {}", missed.join("; ")),
+    let (all, not_met) = (verdicts.len(), named(&|verdict| !verdict.met));
+    let noisy = named(&|verdict| verdict.noisy);
+    let mut text = match (all, not_met.len()) {
+        (0, _) => return "bars: none of these figures has one".to_owned(),
+        (_, 0) => format!("bars: all {all} met"),
+        (_, missed) => {
+            format!("bars: {} of {all} met; not met: {}", all - missed, not_met.join("; "))
+        }
+    };
+    if !noisy.is_empty() {
+        text += "\nnoisy, measure again on a quiet machine: ";
+        text += &noisy.join("; ");
     }
+    text
+}
+
+fn told(figure: &Figure, case: &Case, verdict: &Verdict) -> String {
+    let (value, bar) = match &verdict.against {
+        Some(other) => {
+            let value = ratio(verdict.value, verdict.bar);
+            (format!("{value} × {other}"), digits(verdict.bar))
+        }
+        None => (case.unit.show(verdict.value), case.unit.show(verdict.bar)),
+    };
+    format!("{} {} ({value}, bar {} {bar})", figure.id, case.what, verdict.sign())
 }
 
 #[cfg(test)]
@@ -230,5 +243,18 @@ mod tests {
         let expected =
             ["C1 backlog 10k: drain 41,000 msg/s, claim 5 ms", "C1 backlog 20k: claim 6 ms"];
         assert_eq!(lines(&[figure]), expected);
+    }
+
+    #[test]
+    fn what_is_noisy_is_told_even_if_it_is_met() {
+        let ours = Series::ours().rounds(vec![70.0, 76.0, 75.0]);
+        let control = Series::control().rounds(vec![39.0, 38.0, 89.0]);
+        let case = Case::new("drain", Unit::MessagesPerSecond, vec![ours, control]);
+        let figure = Figure::new("P1", "Draining").case(case.bar_over("Postroom", "control", 0.8));
+        let line = &lines(std::slice::from_ref(&figure))[0];
+        assert!(line.ends_with("[bar ≥ 0.8, met, but NOISY]"), "{line}");
+        let expected = "bars: all 1 met\nnoisy, measure again on a quiet machine: \
+            P1 drain (1.92 × control, bar ≥ 0.8)";
+        assert_eq!(summary(&[figure]), expected);
     }
 }

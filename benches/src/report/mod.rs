@@ -97,7 +97,12 @@ pub(crate) struct Verdict {
     pub(crate) bar: f64,
     pub(crate) better: Better,
     pub(crate) met: bool,
+    /// Rounds differ so much that it says little, whether it is met or not.
+    pub(crate) noisy: bool,
 }
+
+/// A round that is so many times another one was disturbed by something else on the machine.
+const NOISE: f64 = 1.5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -169,7 +174,8 @@ impl Case {
     /// The median of a contestant next to a fixed bar. Who is not there is not judged.
     pub(crate) fn bar(mut self, of: &str, bar: f64) -> Self {
         if let Some(value) = self.median_of(of) {
-            self.verdicts.push(Verdict::new(of, None, value, bar, self.unit.better()));
+            let verdict = Verdict::new(of, None, value, bar, self.unit.better());
+            self.verdicts.push(verdict.noisy(self.is_noisy(of)));
         }
         self
     }
@@ -178,7 +184,9 @@ impl Case {
     pub(crate) fn bar_over(mut self, of: &str, against: &str, bar: f64) -> Self {
         if let Some((value, other)) = self.median_of(of).zip(self.median_of(against)) {
             let (ratio, better) = (value / other, self.unit.better());
-            self.verdicts.push(Verdict::new(of, Some(against), ratio, bar, better));
+            let noisy = self.is_noisy(of) || self.is_noisy(against);
+            let verdict = Verdict::new(of, Some(against), ratio, bar, better);
+            self.verdicts.push(verdict.noisy(noisy));
         }
         self
     }
@@ -200,6 +208,11 @@ impl Case {
     pub(crate) fn median_of(&self, name: &str) -> Option<f64> {
         let measured = |one: &&Series| one.is_measured() && one.name() == name;
         self.series.iter().find(measured).map(Series::median)
+    }
+
+    fn is_noisy(&self, name: &str) -> bool {
+        let named = self.series.iter().find(|series| series.name() == name);
+        named.map(Series::spread).is_some_and(|(low, high)| high > low * NOISE)
     }
 
     pub(crate) fn ours(&self) -> impl Iterator<Item = &Series> {
@@ -272,7 +285,12 @@ impl Verdict {
             Better::Lower => value <= bar,
         };
         let against = against.map(str::to_owned);
-        Self { of: of.to_owned(), against, value, bar, better, met }
+        Self { of: of.to_owned(), against, value, bar, better, met, noisy: false }
+    }
+
+    fn noisy(mut self, noisy: bool) -> Self {
+        self.noisy = noisy;
+        self
     }
 
     pub(crate) fn sign(&self) -> &'static str {
@@ -325,5 +343,15 @@ mod tests {
         let case = case.bar_over_best_peer("Postroom", 1.5);
         assert_eq!(case.verdicts[0].against.as_deref(), Some("fast"));
         assert!(case.verdicts[0].met && case.verdicts.len() == 1);
+    }
+
+    #[test]
+    fn rounds_that_differ_much_are_told() {
+        let ours = Series::ours().rounds(vec![76.0, 70.0, 75.0]);
+        let control = Series::control().rounds(vec![39.0, 38.0, 89.0]);
+        let case = Case::new("a case", Unit::MessagesPerSecond, vec![ours, control]);
+        let case = case.bar_over("Postroom", "control", 0.8).bar("Postroom", 70.0);
+        let noisy: Vec<_> = case.verdicts.iter().map(|verdict| verdict.noisy).collect();
+        assert_eq!(noisy, [true, false]);
     }
 }

@@ -203,7 +203,12 @@ fn mark(case: &Case, verdict: &Verdict) -> Option<f64> {
 }
 
 fn said(unit: Unit, verdict: &Verdict) -> String {
-    let tick = if verdict.met { "✓" } else { "✗" };
+    // Where rounds differ much, whiskers are long and the verdict says little.
+    let tick = match (verdict.met, verdict.noisy) {
+        (_, true) => "noisy",
+        (true, _) => "✓",
+        (false, _) => "✗",
+    };
     match &verdict.against {
         Some(other) => {
             let (value, bar) = (ratio(verdict.value, verdict.bar), digits(verdict.bar));
