@@ -21,8 +21,6 @@ pub(crate) struct Setup {
     pub(crate) memory: f64,
     /// Median of a write of 8 kB that waits for the disk, in seconds, where temporary files are.
     pub(crate) flush: f64,
-    /// How many others wanted to run on average, in the minute before it began.
-    pub(crate) load: f64,
     pub(crate) databases: Vec<String>,
 }
 
@@ -41,7 +39,6 @@ impl Setup {
             processor: processor().unwrap_or_else(|| "unknown processor".to_owned()),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             memory: memory().unwrap_or(0.0),
-            load: load().unwrap_or(0.0),
             flush: flush()?,
             databases,
         })
@@ -52,8 +49,7 @@ impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flush = Unit::Seconds.show(self.flush);
         write!(f, "machine: {} cores ({}), ", self.cores, self.processor)?;
-        write!(f, "{:.0} GiB of memory, a flush to disk takes {flush}, ", self.memory)?;
-        write!(f, "load before {:.1}", self.load)?;
+        write!(f, "{:.0} GiB of memory, a flush to disk takes {flush}", self.memory)?;
         self.databases.iter().try_for_each(|database| write!(f, "\n{database}"))
     }
 }
@@ -69,10 +65,6 @@ fn memory() -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
     let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kilobytes / 1024.0 / 1024.0)
-}
-
-fn load() -> Option<f64> {
-    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
 fn flush() -> anyhow::Result<f64> {

@@ -24,6 +24,7 @@ mod latency;
 mod machine;
 mod memory;
 mod mysql;
+mod neighbours;
 mod order;
 mod pages;
 mod peers;
@@ -45,6 +46,7 @@ use clap::Parser as _;
 use arguments::Arguments;
 use contest::Contestant;
 use machine::Setup;
+use neighbours::Neighbours;
 use peers::Database;
 use plan::Plan;
 use report::{Figure, json, lines, picture};
@@ -63,7 +65,12 @@ async fn main() -> anyhow::Result<()> {
     let setup = bench.look().await.context("looking at the machine")?;
     let mut figures = Vec::new();
     for id in bench.arguments.ids() {
-        let mut figure = Box::pin(bench.measure(id)).await.context(id)?;
+        // SQLite is in this process.
+        let neighbours = || Neighbours::look(id != "P8");
+        let before = neighbours();
+        let figure = Box::pin(bench.measure(id)).await.context(id)?;
+        let others = before.zip(neighbours()).map(|(before, now)| before.share_until(now));
+        let mut figure = figure.beside(others);
         figure.setup = Some(setup.clone());
         bench.keep(&figure)?;
         figures.push(figure);

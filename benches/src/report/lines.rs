@@ -12,7 +12,10 @@ pub(crate) fn text(figures: &[Figure]) -> String {
         parts.push(setup.to_string());
     }
     for figure in figures {
-        let notes = figure.notes.iter().map(|note| format!("\n  {note}"));
+        let others = figure
+            .others
+            .map(|share| format!("others used {:.0} % of the processor", share * 100.0));
+        let notes = figure.notes.iter().chain(&others).map(|note| format!("\n  {note}"));
         parts.push(format!("{} {}{}", figure.id, figure.title, notes.collect::<String>()));
     }
     if figures.iter().any(|figure| !figure.cases.is_empty()) {

@@ -11,6 +11,7 @@ pub(crate) mod picture;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Setup;
+use crate::neighbours::TOO_MUCH;
 use numbers::{median, spread};
 
 /// One of the figures of the project, by its id.
@@ -27,6 +28,9 @@ pub(crate) struct Figure {
     /// Where it was measured; of each figure, because a report may be of several runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) setup: Option<Setup>,
+    /// The part of the processor that others used meanwhile, where that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) others: Option<f64>,
 }
 
 /// One quantity, and everybody of whom it was measured.
@@ -138,6 +142,7 @@ impl Figure {
             cases: Vec::new(),
             panels: Vec::new(),
             setup: None,
+            others: None,
         }
     }
 
@@ -153,6 +158,16 @@ impl Figure {
 
     pub(crate) fn panel(mut self, panel: Panel) -> Self {
         self.panels.push(panel);
+        self
+    }
+
+    /// Takes note of what others did meanwhile. Too much of it, and no verdict is to be trusted.
+    pub(crate) fn beside(mut self, others: Option<f64>) -> Self {
+        self.others = others;
+        if others.is_some_and(|share| share > TOO_MUCH) {
+            let verdicts = self.cases.iter_mut().flat_map(|case| &mut case.verdicts);
+            verdicts.for_each(|verdict| verdict.noisy = true);
+        }
         self
     }
 
@@ -307,7 +322,7 @@ mod tests {
 
     fn case(unit: Unit) -> Case {
         let ours = Series::ours().rounds(vec![90.0, 80.0, 100.0]);
-        let control = Series::control().rounds(vec![100.0, 120.0, 80.0]);
+        let control = Series::control().rounds(vec![100.0, 120.0, 81.0]);
         Case::new("a case", unit, vec![ours, control])
     }
 
@@ -353,5 +368,14 @@ mod tests {
         let case = case.bar_over("Postroom", "control", 0.8).bar("Postroom", 70.0);
         let noisy: Vec<_> = case.verdicts.iter().map(|verdict| verdict.noisy).collect();
         assert_eq!(noisy, [true, false]);
+    }
+
+    #[test]
+    fn a_busy_machine_makes_all_verdicts_noisy() {
+        let judged = || case(Unit::MessagesPerSecond).bar_over("Postroom", "control", 0.8);
+        let noisy = |others| Figure::new("P1", "a title").case(judged()).beside(others);
+        let is_noisy = |figure: Figure| figure.cases[0].verdicts[0].noisy;
+        assert!(is_noisy(noisy(Some(0.5))));
+        assert!(!is_noisy(noisy(Some(0.02))) && !is_noisy(noisy(None)));
     }
 }
