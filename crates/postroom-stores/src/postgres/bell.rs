@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::budget::Source;
 
 /// Between one ring and the next.
-const APART: Duration = Duration::from_millis(2);
+const APART: Duration = Duration::from_millis(1);
 
 /// Long enough for a database that answers at all.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);

@@ -211,7 +211,7 @@ async fn dsp_9_many_wakes_are_one_notification() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b44_commits_ring_at_most_every_two_milliseconds() {
+async fn b44_commits_ring_at_most_every_millisecond() {
     let pg = Pg::on_database_time().await;
     let mut rings = Rings::of(&pg).await;
     let began = Instant::now();
@@ -227,7 +227,7 @@ async fn b44_commits_ring_at_most_every_two_milliseconds() {
         publisher.await.expect("publishes");
     }
     pg.store.close().await;
-    let most = began.elapsed().as_millis() / 2 + 2;
+    let most = began.elapsed().as_millis() + 2;
     let rung = rings.so_far(&pg).await.len();
     assert!(rung >= 1 && rung as u128 <= most, "{rung} rings where {most} are allowed");
     pg.finish().await;
