@@ -101,7 +101,8 @@ pub(crate) struct Verdict {
     pub(crate) bar: f64,
     pub(crate) better: Better,
     pub(crate) met: bool,
-    /// Rounds differ so much that it says little, whether it is met or not.
+    /// Rounds differ, or others were busy, so much that it says little, whether met or not.
+    #[serde(default)]
     pub(crate) noisy: bool,
 }
 
