@@ -82,11 +82,7 @@ async fn handle(text: String, seen: Data<Seen>) -> Result<(), BoxDynError> {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let pool = PgPoolOptions::new()
-        .min_connections(CONNECTIONS)
-        .max_connections(CONNECTIONS)
-        .connect(&arguments.url)
-        .await?;
+    let pool = connect(&arguments.url).await?;
     pool.execute("drop schema if exists apalis cascade").await?;
     pool.execute("drop table if exists _sqlx_migrations").await?;
     PostgresStorage::setup(&pool).await?;
@@ -94,6 +90,11 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Job::Drain => drain(arguments, &pool).await,
         Job::Latency => latency(arguments, &pool).await,
     }
+}
+
+async fn connect(url: &str) -> anyhow::Result<PgPool> {
+    let pool = PgPoolOptions::new().min_connections(CONNECTIONS).max_connections(CONNECTIONS);
+    Ok(pool.connect(url).await?)
 }
 
 async fn drain(arguments: &Arguments, pool: &PgPool) -> anyhow::Result<()> {
@@ -119,8 +120,9 @@ async fn drain(arguments: &Arguments, pool: &PgPool) -> anyhow::Result<()> {
 async fn latency(arguments: &Arguments, pool: &PgPool) -> anyhow::Result<()> {
     let seen = Seen::default();
     LATENCY.start(pool, &seen);
+    let outside = connect(&arguments.url).await?;
     let publish = |text: String| {
-        let pool = pool.clone();
+        let pool = outside.clone();
         async move {
             let task = TaskBuilder::new(json(&text)).build();
             let mut conn = pool.acquire().await?;

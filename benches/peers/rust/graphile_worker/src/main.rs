@@ -111,19 +111,20 @@ impl TaskHandler for Latency {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::read()?;
-    let pool = PgPoolOptions::new()
-        .min_connections(CONNECTIONS)
-        .max_connections(CONNECTIONS)
-        .connect(&arguments.url)
-        .await?;
+    let pool = connect(&arguments.url).await?;
     pool.execute("drop schema if exists graphile_worker cascade").await?;
     let utils = WorkerUtils::new(pool.clone(), SCHEMA);
     utils.migrate().await?;
     match arguments.job {
         Job::Drain => drain(&arguments, &pool, &utils).await?,
-        Job::Latency => latency(&arguments, &pool, &utils).await?,
+        Job::Latency => latency(&arguments, &pool).await?,
     }
     std::process::exit(0)
+}
+
+async fn connect(url: &str) -> anyhow::Result<PgPool> {
+    let pool = PgPoolOptions::new().min_connections(CONNECTIONS).max_connections(CONNECTIONS);
+    Ok(pool.connect(url).await?)
 }
 
 async fn drain(arguments: &Arguments, pool: &PgPool, utils: &WorkerUtils) -> anyhow::Result<()> {
@@ -146,7 +147,8 @@ async fn drain(arguments: &Arguments, pool: &PgPool, utils: &WorkerUtils) -> any
     Ok(())
 }
 
-async fn latency(arguments: &Arguments, pool: &PgPool, utils: &WorkerUtils) -> anyhow::Result<()> {
+async fn latency(arguments: &Arguments, pool: &PgPool) -> anyhow::Result<()> {
+    let utils = WorkerUtils::new(connect(&arguments.url).await?, SCHEMA);
     let seen = Seen::default();
     LATENCY.start(pool, &seen).await?;
     let publish = |text: String| {

@@ -31,19 +31,19 @@ async fn main() -> anyhow::Result<()> {
     let pool = PgPoolOptions::new().max_connections(1).connect(&arguments.url).await?;
     pool.execute("drop schema if exists sqlxmq cascade").await?;
     pool.execute("create schema sqlxmq").await?;
-    let options = PgConnectOptions::from_str(&arguments.url)?;
-    let options = options.options([("search_path", "sqlxmq,public")]);
-    let pool = PgPoolOptions::new()
-        .min_connections(CONNECTIONS)
-        .max_connections(CONNECTIONS)
-        .connect_with(options)
-        .await?;
+    let pool = connect(&arguments.url).await?;
     Migrator::new(Path::new(env!("SQLXMQ_MIGRATIONS"))).await?.run(&pool).await?;
     match arguments.job {
         Job::Drain => drain(&arguments, &pool).await?,
         Job::Latency => latency(&arguments, &pool).await?,
     }
     std::process::exit(0)
+}
+
+async fn connect(url: &str) -> anyhow::Result<PgPool> {
+    let options = PgConnectOptions::from_str(url)?.options([("search_path", "sqlxmq,public")]);
+    let pool = PgPoolOptions::new().min_connections(CONNECTIONS).max_connections(CONNECTIONS);
+    Ok(pool.connect_with(options).await?)
 }
 
 async fn drain(arguments: &Arguments, pool: &PgPool) -> anyhow::Result<()> {
@@ -65,8 +65,9 @@ async fn drain(arguments: &Arguments, pool: &PgPool) -> anyhow::Result<()> {
 async fn latency(arguments: &Arguments, pool: &PgPool) -> anyhow::Result<()> {
     let times = Times::default();
     let _runner = start(pool, &Counter::default(), &times).await?;
+    let outside = connect(&arguments.url).await?;
     let publish = |text: String| {
-        let pool = pool.clone();
+        let pool = outside.clone();
         async move {
             JobBuilder::new("latency").set_json(&text)?.spawn(&pool).await?;
             Ok(())
