@@ -66,6 +66,9 @@ pub(crate) struct Arguments {
     /// The folder for report.json and the pictures
     #[arg(long, value_name = "DIR", env = "POSTROOM_BENCH_OUT", default_value = "target/bench")]
     pub(crate) out: PathBuf,
+    /// Draw and print what is in report.json already, and measure nothing
+    #[arg(long, conflicts_with_all = ["quick", "only", "curves", "peers"])]
+    pub(crate) redraw: bool,
     /// The figures of this run as one JSON document instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -130,7 +133,7 @@ impl Arguments {
             (false, ..) => self.only.contains(id),
             (_, true, _) => id.starts_with('C'),
             (.., true) => QUICK.contains(id),
-            _ => id.starts_with('P'),
+            _ => id.starts_with('P') && !self.redraw,
         };
         IDS.iter().copied().filter(wanted).collect()
     }
@@ -168,6 +171,7 @@ mod tests {
     #[test]
     fn some_are_chosen_by_name() {
         assert_eq!(parse("--quick").unwrap().ids(), QUICK);
+        assert!(parse("--redraw").unwrap().ids().is_empty());
         assert_eq!(parse("--only p7,C2,P1").unwrap().ids(), ["P1", "P7", "C2"]);
         assert_eq!(parse("--quick --only P9").unwrap().ids(), ["P9"]);
         assert!(!parse("--only P8").unwrap().needs_postgres());

@@ -62,6 +62,9 @@ async fn main() -> anyhow::Result<()> {
     }
     let began = Instant::now();
     let bench = Bench::new(arguments)?;
+    if bench.arguments.redraw {
+        return bench.redraw();
+    }
     let setup = bench.look().await.context("looking at the machine")?;
     let mut figures = Vec::new();
     for id in bench.arguments.ids() {
@@ -151,8 +154,19 @@ impl Bench {
         let place = || format!("cannot write to {}", out.display());
         std::fs::create_dir_all(out).with_context(place)?;
         json::merge(&out.join("report.json"), std::slice::from_ref(figure))?;
-        let name = format!("{}.svg", figure.id.to_lowercase());
-        std::fs::write(out.join(name), picture::draw(figure)?).with_context(place)
+        self.draw(figure)
+    }
+
+    fn draw(&self, figure: &Figure) -> anyhow::Result<()> {
+        let file = self.arguments.out.join(format!("{}.svg", figure.id.to_lowercase()));
+        let place = || format!("cannot write {}", file.display());
+        std::fs::write(&file, picture::draw(figure)?).with_context(place)
+    }
+
+    fn redraw(&self) -> anyhow::Result<()> {
+        let document = json::merge(&self.arguments.out.join("report.json"), &[])?;
+        document.figures.iter().try_for_each(|figure| self.draw(figure))?;
+        self.print(document.figures)
     }
 
     fn print(&self, figures: Vec<Figure>) -> anyhow::Result<()> {

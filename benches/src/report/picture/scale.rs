@@ -22,6 +22,12 @@ impl Scale {
         if low.is_finite() && high / low > 60.0 {
             return Self { low: low / 2.0, high: high * 1.1, logarithmic: true, from, to };
         }
+        Self::from_zero(values, from, to)
+    }
+
+    /// From zero to these, however far apart they are.
+    pub(super) fn from_zero(values: &[f64], from: i32, to: i32) -> Self {
+        let high = values.iter().copied().fold(0.0, f64::max);
         let high = if high > 0.0 { high * 1.06 } else { 1.0 };
         Self { low: 0.0, high, logarithmic: false, from, to }
     }
