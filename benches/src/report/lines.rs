@@ -166,22 +166,20 @@ pub(crate) fn summary(figures: &[Figure]) -> String {
         .iter()
         .flat_map(|figure| figure.verdicts().map(move |(case, one)| (figure, case, one)))
         .collect();
-    let named = |wanted: &dyn Fn(&Verdict) -> bool| -> Vec<String> {
-        let some = verdicts.iter().filter(|(_, _, verdict)| wanted(verdict));
-        some.map(|(figure, case, verdict)| told(figure, case, verdict)).collect()
-    };
-    let (all, not_met) = (verdicts.len(), named(&|verdict| !verdict.met));
-    let noisy = named(&|verdict| verdict.noisy);
-    let mut text = match (all, not_met.len()) {
+    let missed = verdicts.iter().filter(|(_, _, verdict)| !verdict.met);
+    let missed: Vec<_> = missed.map(|(figure, case, one)| told(figure, case, one)).collect();
+    let noisy = verdicts.iter().filter(|(_, _, verdict)| verdict.noisy);
+    let mut noisy: Vec<_> = noisy.map(|(figure, ..)| figure.id.as_str()).collect();
+    noisy.dedup();
+    let all = verdicts.len();
+    let mut text = match (all, missed.len()) {
         (0, _) => return "bars: none of these figures has one".to_owned(),
         (_, 0) => format!("bars: all {all} met"),
-        (_, missed) => {
-            format!("bars: {} of {all} met; not met: {}", all - missed, not_met.join("; "))
-        }
+        (_, not) => format!("bars: {} of {all} met; not met: {}", all - not, missed.join("; ")),
     };
     if !noisy.is_empty() {
         text += "\nnoisy, measure again on a quiet machine: ";
-        text += &noisy.join("; ");
+        text += &noisy.join(", ");
     }
     text
 }
@@ -256,8 +254,7 @@ mod tests {
         let figure = Figure::new("P1", "Draining").case(case.bar_over("Postroom", "control", 0.8));
         let line = &lines(std::slice::from_ref(&figure))[0];
         assert!(line.ends_with("[bar ≥ 0.8, met, but NOISY]"), "{line}");
-        let expected = "bars: all 1 met\nnoisy, measure again on a quiet machine: \
-            P1 drain (1.92 × control, bar ≥ 0.8)";
+        let expected = "bars: all 1 met\nnoisy, measure again on a quiet machine: P1";
         assert_eq!(summary(&[figure]), expected);
     }
 }

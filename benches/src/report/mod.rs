@@ -162,11 +162,13 @@ impl Figure {
         self
     }
 
-    /// Takes note of what others did meanwhile. Too much of it, and no verdict is to be trusted.
+    /// Takes note of what others did meanwhile. Too much of it, and no verdict about time is to be
+    /// trusted; bytes are as many.
     pub(crate) fn beside(mut self, others: Option<f64>) -> Self {
         self.others = others;
         if others.is_some_and(|share| share > TOO_MUCH) {
-            let verdicts = self.cases.iter_mut().flat_map(|case| &mut case.verdicts);
+            let timed = self.cases.iter_mut().filter(|case| case.unit.is_timed());
+            let verdicts = timed.flat_map(|case| &mut case.verdicts);
             verdicts.for_each(|verdict| verdict.noisy = true);
         }
         self
@@ -286,6 +288,10 @@ impl Series {
 }
 
 impl Unit {
+    fn is_timed(self) -> bool {
+        !matches!(self, Self::Bytes | Self::Mebibytes | Self::Connections | Self::Files)
+    }
+
     pub(crate) fn better(self) -> Better {
         match self {
             Self::MessagesPerSecond | Self::MegabytesPerSecond => Better::Higher,
@@ -378,5 +384,7 @@ mod tests {
         let is_noisy = |figure: Figure| figure.cases[0].verdicts[0].noisy;
         assert!(is_noisy(noisy(Some(0.5))));
         assert!(!is_noisy(noisy(Some(0.02))) && !is_noisy(noisy(None)));
+        let bytes = Case::single("log", Unit::Bytes, 1.0).bar("Postroom", 2.0);
+        assert!(!is_noisy(Figure::new("P4", "a title").case(bytes).beside(Some(0.5))));
     }
 }
