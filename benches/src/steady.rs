@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use postroom_core::{Message, Outbox};
 use postroom_stores::{PgStore, StoreConfig};
+use postroom_testkit::around::Wrapped;
 use sqlx::{Connection as _, Executor as _, PgConnection, PgPool};
 use tokio::task::JoinSet;
 
@@ -19,7 +20,7 @@ use crate::postgres::fresh;
 use crate::progress::say;
 use crate::report::numbers::{digits, median, percentile};
 use crate::report::{Case, Figure, Line, Panel, Role, Series, Unit};
-use crate::timed::{Taken, Timed};
+use crate::timed::{Taken, Times};
 
 /// Who publishes, and how many messages at once: waiting for the disk with each one would be P2.
 const PUBLISHERS: usize = 4;
@@ -74,7 +75,7 @@ async fn sustainable(url: &str, pool: &PgPool, plan: Plan, wanted: f64) -> anyho
 
 /// Publishers and a dispatcher at work.
 struct Load {
-    store: Arc<Timed<PgStore>>,
+    store: Arc<Wrapped<PgStore, Times>>,
     handles: [Arc<PgStore>; 2],
     running: postroom_core::Running,
     sink: Counting,
@@ -100,7 +101,7 @@ impl Load {
         let served = Arc::new(PgStore::connect(url, StoreConfig::default()).await?);
         let publisher = Arc::new(PgStore::connect(url, StoreConfig::default()).await?);
         fresh(pool, &served).await?;
-        let store = Arc::new(Timed::new(Arc::clone(&served)));
+        let store = Arc::new(Wrapped::new(Arc::clone(&served), Times::default()));
         let sink = Counting::default();
         let running = sink.start(Arc::clone(&store) as _, plan)?;
         let (published, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
@@ -133,7 +134,7 @@ impl Load {
     async fn watch(&self, time: Duration) -> Vec<Window> {
         let began = Instant::now();
         let mut windows = Vec::new();
-        self.store.take();
+        self.store.around().take();
         let mut before = (0.0, self.counts());
         while began.elapsed() < time {
             tokio::time::sleep(WINDOW.min(time.saturating_sub(began.elapsed()))).await;
@@ -142,7 +143,7 @@ impl Load {
             windows.push(Window {
                 at,
                 length: at - before.0,
-                claims: self.store.take(),
+                claims: self.store.around().take(),
                 published: published - before.1[0],
                 delivered: delivered - before.1[1],
                 backlog: (published - delivered).max(0.0),

@@ -374,8 +374,7 @@ impl Engine {
 
     fn decide(&self, item: &WorkItem, outcome: Outcome, took: Took) -> Settlement {
         let retry = self.config.retry_of(item.message.topic());
-        // Only what is tried again has a delay to be drawn, and drawing costs a system call.
-        let unit = if outcome == Outcome::Done { 0.0 } else { clock::random_unit() };
+        let unit = clock::random_unit();
         let decide = || lifecycle::settle(outcome, item.attempts, retry, unit);
         // A custom backoff is somebody else's code.
         let settlement = catch_unwind(AssertUnwindSafe(decide)).unwrap_or(Settlement::Retry {
