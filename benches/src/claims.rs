@@ -16,6 +16,7 @@ use crate::report::numbers::{digits, median, seconds, short};
 use crate::report::{Case, Figure, Role, Series, Unit};
 
 const FEW: u64 = 10_000;
+/// Messages per claim, whatever a dispatcher takes.
 const BATCH: u32 = 500;
 /// Claims per round, and those before that nobody looks at.
 const CLAIMS: usize = 10;
@@ -30,7 +31,6 @@ pub(crate) async fn measure(
     settled: u64,
     backlog: u64,
 ) -> anyhow::Result<Figure> {
-    let plan = Plan { batch: BATCH, ..plan };
     let (many, few) = (create(url, MANY_DATABASE).await?, create(url, FEW_DATABASE).await?);
     let pool = PgPool::connect(&many).await?;
     let store = PgStore::connect(&many, StoreConfig::default()).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn measure(
         case.bar_over(Series::OURS, &series[at + 2].who, 1.5)
     };
     let shown = |count: u64| digits(count as f64);
-    let batch = shown(u64::from(plan.batch));
+    let batch = shown(u64::from(BATCH));
     let title = "PostgreSQL: a claim among many";
     Ok(Figure::new("P5", title)
         .note(format!("{} settled, backlog of {}", shown(settled), shown(backlog)))
@@ -66,7 +66,7 @@ pub(crate) async fn measure(
 async fn rounds(many: &str, few: &str, plan: Plan) -> anyhow::Result<Vec<Series>> {
     let small = format!("{} backlog", short(FEW as f64));
     let contestants = vec![
-        Contestant::new(vec![Series::ours(); 2], move || claims(many, plan)),
+        Contestant::new(vec![Series::ours(); 2], move || claims(many)),
         Contestant::new(vec![Series::new(small, Role::Control); 2], move || async move {
             let pool = PgPool::connect(few).await?;
             let store = PgStore::connect(few, StoreConfig::default()).await?;
@@ -76,23 +76,23 @@ async fn rounds(many: &str, few: &str, plan: Plan) -> anyhow::Result<Vec<Series>
             bulk::top_up(&mut conn, "P5", FEW, plan.payload).await?;
             drop(conn);
             pool.close().await;
-            claims(few, plan).await
+            claims(few).await
         }),
     ];
     contest::hold("P5", "claims", plan.rounds, contestants).await
 }
 
 /// How long a claim took, and a claim with its settle: medians.
-pub(crate) async fn claims(url: &str, plan: Plan) -> anyhow::Result<Vec<f64>> {
+pub(crate) async fn claims(url: &str) -> anyhow::Result<Vec<f64>> {
     let store = Arc::new(PgStore::connect(url, StoreConfig::default()).await?);
     let queue = WorkQueue::new(Arc::clone(&store) as _);
     let owner = OwnerToken::random();
     let (mut claims, mut both) = (Vec::new(), Vec::new());
     for _ in 0..WARM_UP + CLAIMS {
         let began = Instant::now();
-        let items = queue.claim(owner, Duration::from_secs(30), plan.batch).await?.items;
+        let items = queue.claim(owner, Duration::from_secs(30), BATCH).await?.items;
         claims.push(began.elapsed());
-        anyhow::ensure!(items.len() == plan.batch as usize, "a claim of {}", items.len());
+        anyhow::ensure!(items.len() == BATCH as usize, "a claim of {}", items.len());
         let leases: Vec<Lease> = items.iter().map(|item| item.lease).collect();
         let settled = queue.ack(owner, &leases).await?;
         both.push(began.elapsed());

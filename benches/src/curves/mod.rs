@@ -95,7 +95,7 @@ impl<'a> Bed<'a> {
     }
 
     async fn claims(&self) -> anyhow::Result<[f64; 2]> {
-        let times = claims::claims(self.url, self.plan).await?;
+        let times = claims::claims(self.url).await?;
         Ok([times[0], times[1]])
     }
 }
