@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fresh::Fresh;
 use crate::headers::Headers;
 use crate::idempotency::IdempotencyKey;
 use crate::ids::MessageId;
@@ -47,6 +48,7 @@ impl MessageBuilder {
             expires: None,
             priority: 0,
             origin: None,
+            fresh: Fresh::yes(),
         });
         Self { fields }
     }
@@ -63,7 +65,7 @@ impl MessageBuilder {
     /// Chooses the id. Without it the message gets a fresh UUIDv7.
     pub fn id(self, id: MessageId) -> Self {
         self.set(|fields| {
-            fields.id = id;
+            (fields.id, fields.fresh) = (id, Fresh::no());
             Ok(())
         })
     }

@@ -10,6 +10,7 @@ mod dispatcher;
 mod error;
 mod event;
 pub mod fleet;
+mod fresh;
 mod handler;
 mod headers;
 mod idempotency;

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::builder::MessageBuilder;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fresh::Fresh;
 use crate::headers::Headers;
 use crate::idempotency::IdempotencyKey;
 use crate::ids::MessageId;
@@ -53,6 +54,7 @@ pub(crate) struct Fields {
     pub(crate) expires: Option<When>,
     pub(crate) priority: i16,
     pub(crate) origin: Option<Origin>,
+    pub(crate) fresh: Fresh,
 }
 
 /// A point in time, or a distance from the database's present.
@@ -264,6 +266,13 @@ impl Message {
         hash.finalize().into()
     }
 
+    /// Whether this is the first try to write a message whose id nobody else can have. For stores.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn take_fresh(&self) -> bool {
+        self.0.fresh.take()
+    }
+
     /// The same message as a store gives it back, had it been written at `now`. For stores.
     #[doc(hidden)]
     #[must_use]
@@ -288,6 +297,7 @@ impl Message {
     pub(crate) fn received(self, origin: Origin) -> Self {
         let mut fields = Arc::unwrap_or_clone(self.0);
         (fields.id, fields.origin) = (MessageId::new(), Some(origin));
+        fields.fresh = Fresh::yes();
         Self(Arc::new(fields))
     }
 

@@ -208,6 +208,10 @@ impl<S: TransactionalStore> Outbox<S> {
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Vec<Published>> {
         let messages = self.check_all(messages)?;
+        // Whoever was faster, the transaction is somebody else's and must stay usable.
+        for message in &messages {
+            let _ = message.take_fresh();
+        }
         self.store.require_transaction(conn).await?;
         let mut published = Vec::with_capacity(messages.len());
         let mut rest = messages.as_slice();

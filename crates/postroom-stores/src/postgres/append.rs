@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
 use super::PgStore;
-use super::classify::classify;
+use super::classify::{classify, is_taken};
 use super::row::stored_message;
 use super::session::broken;
 use super::time::PgTime;
@@ -24,15 +24,19 @@ impl PgStore {
         let mut answers: Vec<Option<Appended>> = vec![None; entries.len()];
         let mut written = Written::default();
         let mut open: Vec<usize> = (0..entries.len()).collect();
+        // All are asked: none is fresh after this try.
+        let fresh = entries.iter().filter(|entry| entry.message.take_fresh()).count();
+        let mut fresh = fresh == entries.len();
         for _ in 0..TRIES {
             let tried: Vec<_> = open.iter().map(|&place| &entries[place]).collect();
-            for (place, answer) in self.insert(conn, &tried, &mut written).await? {
+            for (place, answer) in self.insert(conn, &tried, fresh, &mut written).await? {
                 answers[open[place]] = Some(answer);
             }
             open.retain(|&place| answers[place].is_none());
             if open.is_empty() {
                 break;
             }
+            fresh = false;
             let losers: Vec<_> = open.iter().map(|&place| &entries[place]).collect();
             for (place, found) in self.look_up(conn, &losers).await?.into_iter().enumerate() {
                 match found {
@@ -71,10 +75,15 @@ impl PgStore {
         &self,
         conn: &mut PgConnection,
         entries: &[&Entry],
+        fresh: bool,
         written: &mut Written,
     ) -> Result<Vec<(usize, Appended)>> {
-        let query = Columns::of(entries).bind(self.query(&self.sql.append).bind(self.now()));
-        let rows = query.fetch_all(conn).await.map_err(|error| classify("publish", error))?;
+        let statement = if fresh { &self.sql.append_fresh } else { &self.sql.append };
+        let query = Columns::of(entries).bind(self.query(statement).bind(self.now()));
+        let rows = query.fetch_all(conn).await.map_err(|error| match fresh {
+            true if is_taken(&error) => made_up_twice(error),
+            _ => classify("publish", error),
+        })?;
         let mut answers = Vec::with_capacity(rows.len());
         for row in rows {
             let tried = Tried::read(&row).map_err(|error| classify("publish", error))?;
@@ -125,6 +134,13 @@ impl PgStore {
         let keys = vec![written.keys.swap_remove(won)];
         self.undo(conn, &Written { keys, ..Written::default() }).await
     }
+}
+
+/// Somebody wrote a message with the id of one that was not written yet. The transaction is lost;
+/// the next try looks first.
+fn made_up_twice(error: sqlx::Error) -> Error {
+    let problem = "publish: the id of a message that is new here is taken; publish it again";
+    Error::new(ErrorKind::Contention, problem).with_source(error)
 }
 
 /// What one append wrote, for taking it back.

@@ -1,6 +1,7 @@
 //! What an error of the driver means to a caller.
 
 use postroom_core::{Error, ErrorKind};
+use sqlx::error::DatabaseError;
 
 use crate::sqlstate;
 
@@ -32,6 +33,11 @@ const LOST: &str = "did not say whether it took effect";
 /// Whether the server says that there is no open transaction.
 pub(crate) fn is_no_transaction(error: &sqlx::Error) -> bool {
     code_of(error).as_deref() == Some("25P01")
+}
+
+/// Whether a row with this key is there.
+pub(crate) fn is_taken(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(DatabaseError::is_unique_violation)
 }
 
 fn code_of(error: &sqlx::Error) -> Option<String> {

@@ -30,9 +30,15 @@ macro_rules! statements {
 /// Has no names in it.
 pub(crate) const NOTIFY: &str = include_str!("../../sql/postgres/notify.sql");
 
+/// For messages that nobody can have written before: a guarded insert writes a record more.
+fn unguarded(append: &str) -> String {
+    append.replace("    on conflict (id) do nothing\n", "")
+}
+
 statements! {
     admit: include_str!("../../sql/postgres/admit.sql"),
     append: include_str!("../../sql/postgres/append.sql"),
+    append_fresh: &unguarded(include_str!("../../sql/postgres/append.sql")),
     append_lookup: include_str!("../../sql/postgres/append_lookup.sql"),
     append_undo: include_str!("../../sql/postgres/append_undo.sql"),
     attempts: include_str!("../../sql/postgres/attempts.sql"),

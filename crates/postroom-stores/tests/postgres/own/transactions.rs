@@ -318,3 +318,42 @@ async fn wq_9_the_engine_reads_committed_whatever_the_sessions_default() {
     assert_eq!(setting, "on", "a session that is not ours keeps its settings");
     pg.finish().await;
 }
+
+/// The first try does not look whether a made-up id is there. Who copied it may have been faster.
+#[tokio::test]
+async fn pub_6_who_lost_a_made_up_id_finds_the_message_at_the_second_try() {
+    let pg = Pg::on_database_time().await;
+    let outbox = Outbox::new(pg.store());
+    let message = Message::builder("t").payload("one").build().expect("legal");
+    let copy = Message::builder("t").payload("one").id(message.id());
+    outbox.publish(copy).await.expect("publishes");
+    let mut tx = outbox.begin().await.expect("begins");
+    tx.publish(&message).expect("stages");
+    let lost = tx.commit().await.expect_err("the id is taken");
+    assert_eq!(lost.kind(), ErrorKind::RolledBack);
+    assert!(lost.is_transient(), "{lost}");
+    let again = outbox.publish(&message).await.expect("looks first");
+    assert_eq!((again.id, again.already_existed), (message.id(), true));
+    pg.finish().await;
+}
+
+/// A transaction that is not ours survives it, and who publishes in one go does not even notice.
+#[tokio::test]
+async fn pub_6_a_made_up_id_that_is_taken_spoils_nobody_elses_transaction() {
+    let pg = Pg::on_database_time().await;
+    let outbox = Outbox::new(pg.store());
+    let lost = || async {
+        let message = Message::builder("t").payload("one").build().expect("legal");
+        let copy = Message::builder("t").payload("one").id(message.id());
+        outbox.publish(copy).await.expect("publishes");
+        message
+    };
+    let mut tx = pg.pool.begin().await.expect("begins");
+    let published = outbox.publish_in(&mut tx, lost().await).await.expect("looks first");
+    assert!(published.already_existed);
+    pg.write_business_row(&mut tx, 1).await;
+    tx.commit().await.expect("commits");
+    assert_eq!(pg.business_rows().await, [1]);
+    assert!(outbox.publish(lost().await).await.expect("tries again").already_existed);
+    pg.finish().await;
+}
