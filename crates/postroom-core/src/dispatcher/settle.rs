@@ -16,7 +16,8 @@ use crate::lifecycle::Settlement;
 // A group is sent when it is full, when its first member waited this long, or when nothing else
 // runs.
 const LONGEST_WAIT: Duration = Duration::from_millis(3);
-const FULL: usize = 500;
+// As much as a claim brings, or claims would go ahead of settles; but never less than this.
+const FULL: u32 = 500;
 
 // So soon after the group before, more is probably on its way even if nothing runs.
 const BUSY: Duration = Duration::from_millis(2);
@@ -50,7 +51,8 @@ impl Engine {
         busy: bool,
     ) {
         let until = Instant::now() + LONGEST_WAIT;
-        while group.len() < FULL {
+        let full = self.config.batch.max(FULL) as usize;
+        while group.len() < full {
             // The next of a key waits for the settle of the one before.
             let urgent = || !busy || group.iter().any(|done| done.key.is_some());
             match finished.try_recv() {

@@ -197,12 +197,12 @@ impl Engine {
         let mut queues = queues.lock().await;
         tokio::select! {
             biased;
+            batch = queues.take(&*self.sink) => batch,
             () = self.kill.cancelled() => {
                 // A commit that is still under way keeps the queue open, but not beyond this.
                 queues.hot.close();
                 queues.take(&*self.sink).await
             }
-            batch = queues.take(&*self.sink) => batch,
         }
     }
 
@@ -305,6 +305,14 @@ impl Engine {
         let call = timeout(limit, without_panic(self.intercepted(&deliveries)));
         let mut answer = tokio::select! {
             biased;
+            // First, because a handler that need not wait is done before anybody sets a timer.
+            answer = call => match answer {
+                Ok(Ok(outcomes)) => outcomes,
+                Ok(Err(panic)) => {
+                    vec![Outcome::Failed(format!("sink panicked: {panic}")); jobs.len()]
+                }
+                Err(_) => vec![Outcome::Failed(format!("timed out after {limit:?}")); jobs.len()],
+            },
             () = self.kill.cancelled() => vec![Outcome::Unstarted; jobs.len()],
             () = self.all_lost(jobs) => {
                 let lost = |delivery: &Delivery| match delivery.is_settled() {
@@ -313,13 +321,6 @@ impl Engine {
                 };
                 return deliveries.iter().map(lost).collect();
             }
-            answer = call => match answer {
-                Ok(Ok(outcomes)) => outcomes,
-                Ok(Err(panic)) => {
-                    vec![Outcome::Failed(format!("sink panicked: {panic}")); jobs.len()]
-                }
-                Err(_) => vec![Outcome::Failed(format!("timed out after {limit:?}")); jobs.len()],
-            },
         };
         for (delivery, outcome) in deliveries.iter().zip(&mut answer) {
             // Whatever cut the call short came after the commit.
