@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use crate::plan::Plan;
 
-const PG_CLAIM: &str = include_str!("../../crates/postroom-stores/sql/postgres/claim.sql");
+const PG_CLAIM: &str = include_str!("../../crates/postroom-stores/sql/postgres/claim_ready.sql");
 const PG_DONE: &str = include_str!("../../crates/postroom-stores/sql/postgres/settle_done.sql");
-const PG_SETTLE: &str = include_str!("../../crates/postroom-stores/sql/postgres/settle.sql");
+const PG_GONE: &str = include_str!("../../crates/postroom-stores/sql/postgres/settle_gone.sql");
 
 pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::Result<Duration> {
     let owner = Uuid::new_v4();
@@ -26,8 +26,6 @@ pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::R
             .bind(token)
             .bind(30_000_000_i64)
             .bind(i32::try_from(plan.batch)?)
-            .bind(1)
-            .bind(10)
             .bind(passed)
             .bind(Vec::<i64>::new())
             .bind(Vec::<Option<i64>>::new())
@@ -37,26 +35,9 @@ pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::R
         let Some(last) = seqs.last() else { break };
         passed = *last;
         let tokens = vec![token; seqs.len()];
-        let n = seqs.len();
-        let settled = if keep {
-            let settle = sqlx::query(PG_DONE).bind(None::<String>).bind(owner);
-            settle.bind(seqs).bind(tokens).fetch_all(pool).await?
-        } else {
-            sqlx::query(PG_SETTLE)
-                .bind(None::<String>)
-                .bind(owner)
-                .bind(seqs)
-                .bind(tokens)
-                .bind(vec![1_i16; n])
-                .bind(vec![None::<i64>; n])
-                .bind(vec![false; n])
-                .bind(vec![None::<i16>; n])
-                .bind(vec![None::<String>; n])
-                .bind(false)
-                .bind(false)
-                .fetch_all(pool)
-                .await?
-        };
+        let settle = sqlx::query(if keep { PG_DONE } else { PG_GONE });
+        let settle = settle.bind(None::<String>).bind(owner).bind(seqs).bind(tokens);
+        let settled = settle.fetch_all(pool).await?;
         drained += settled.len();
     }
     let took = began.elapsed();

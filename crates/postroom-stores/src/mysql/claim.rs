@@ -48,9 +48,12 @@ impl Takes for MySqlStore {
         let bounded = start.is_bounded();
         let mut rows = self.look(taking, start).await?;
         let found = rows.first().map_or(Ok(0), |row| counter(row, "taken"));
-        if bounded && found.map_err(|error| classify(WHAT, error))? == 0 {
+        if bounded
+            && found.map_err(|error| classify(WHAT, error))? == 0
+            && let Some(start) = self.floor.start_at_the_beginning()
+        {
             // Nothing above the floor: what lies below is all there is, and must not be hidden.
-            rows = self.look(taking, self.floor.start_at_the_beginning()).await?;
+            rows = self.look(taking, start).await?;
         }
         let ordered_work = rows.first().map_or(Ok(false), |row| flag(row, "ordered_work"));
         add(taking, &rows, false).map_err(|error| classify(WHAT, error))?;
@@ -84,10 +87,9 @@ impl MySqlStore {
         let read = |error| classify(WHAT, error);
         let Some(first) = rows.first() else { return Ok(rows) };
         let passed = first.try_get("passed").map_err(read)?;
-        // Suspects come in small numbers: where there was one there may be more. And a claim that
-        // is not full has seen all that lies above the floor.
+        // Suspects come in small numbers: where there was one there may be more.
         let again = counter(first, "suspects").map_err(read)? > 0;
-        self.floor.finish(start, passed, again || rows.len() - 1 < taking.room as usize);
+        self.floor.finish(start, passed, again);
         Ok(rows)
     }
 

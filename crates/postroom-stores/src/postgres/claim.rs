@@ -5,7 +5,7 @@ use std::time::Duration;
 use postroom_core::store::order::Walk;
 use postroom_core::store::tenants::{LOOKS, tenants_wanted};
 use postroom_core::store::{Claim, Claimed, WorkItem};
-use postroom_core::{Lane, Lease, Result, micros};
+use postroom_core::{Lane, Lease, Result, Timestamp, micros};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
@@ -53,11 +53,12 @@ impl Takes for PgStore {
             return self.take_in_turn(taking).await;
         }
         let start = self.floor.start();
-        let bounded = start.is_bounded();
-        let mut rows = self.look(taking, start).await?;
-        if bounded && !has_found(&rows)? {
-            // Nothing above the floor: what lies below is all there is, and must not be hidden.
-            rows = self.look(taking, self.floor.start_at_the_beginning()).await?;
+        let mut rows = match start.follows_others() {
+            true => self.look_for_ready(taking, &start).await?,
+            false => Vec::new(),
+        };
+        if !has_found(&rows)? {
+            rows = self.look_well(taking, start).await?;
         }
         let read = |row: &PgRow| row.try_get("ordered_work");
         let ordered_work = rows.first().map_or(Ok(false), read);
@@ -85,6 +86,41 @@ impl Takes for PgStore {
 }
 
 impl PgStore {
+    /// Takes rows of the common kind. Nothing when there are none, or when others have a say.
+    async fn look_for_ready(&self, taking: &Taking<'_>, start: &Start) -> Result<Vec<PgRow>> {
+        let believed = self.pauses.believed();
+        let query = self
+            .query(&self.sql.claim_ready)
+            .bind(self.now())
+            .bind(taking.claim.owner().as_uuid())
+            .bind(taking.token.as_uuid())
+            .bind(micros(taking.claim.lease()))
+            .bind(integer(taking.room))
+            .bind(start.seq())
+            .bind(left_out(taking, &believed))
+            .bind(believed);
+        let rows = self.rows_for(Purpose::Claim, WHAT, query).await?;
+        let first = rows.first().ok_or_else(|| broken("a row"))?;
+        let read = || Ok((first.try_get("passed")?, first.try_get("is_plain")?));
+        let (passed, is_plain): (_, bool) = read().map_err(|error| classify(WHAT, error))?;
+        self.floor.finish_ready(passed, is_plain);
+        Ok(rows)
+    }
+
+    /// Takes rows of all kinds, from `start` on.
+    async fn look_well(&self, taking: &Taking<'_>, start: Start) -> Result<Vec<PgRow>> {
+        let bounded = start.is_bounded();
+        let rows = self.look(taking, start).await?;
+        if bounded
+            && !has_found(&rows)?
+            && let Some(start) = self.floor.start_at_the_beginning()
+        {
+            // Nothing above the floor: what lies below is all there is, and must not be hidden.
+            return self.look(taking, start).await;
+        }
+        Ok(rows)
+    }
+
     /// One claim of rows without a key, from `start` on.
     async fn look(&self, taking: &Taking<'_>, start: Start) -> Result<Vec<PgRow>> {
         let rows = self.unpaused_rows(taking, Look::From(start.seq())).await?;
@@ -95,11 +131,9 @@ impl PgStore {
             .map(|row| row.try_get("lost"))
             .collect::<sqlx::Result<_>>()
             .map_err(read)?;
-        let found = lost.iter().flatten().count();
-        // Suspects come in small numbers: where there was one there may be more. And a claim that
-        // is not full has seen all that lies above the floor.
+        // Suspects come in small numbers: where there was one there may be more.
         let again = lost.iter().flatten().any(|lost| *lost > 0);
-        self.floor.finish(start, passed, again || found < taking.room as usize);
+        self.floor.finish(start, passed, again);
         Ok(rows)
     }
 
@@ -137,9 +171,7 @@ impl PgStore {
             Look::Behind(tenant) => (&self.sql.claim_fair, tenant),
         };
         let query = bind(taking, self.query(statement), self.now()).bind(start);
-        let excluded = taking.claim.excluded_topics().iter().copied();
-        let left_out: Vec<_> = excluded.chain(paused.iter().copied().flatten()).collect();
-        let query = query.bind(left_out).bind(paused.to_vec());
+        let query = query.bind(left_out(taking, paused)).bind(paused.to_vec());
         let query = match look {
             Look::From(_) => query,
             Look::Behind(_) => {
@@ -185,6 +217,12 @@ impl PgStore {
     }
 }
 
+/// The topics of which nothing is taken.
+fn left_out(taking: &Taking<'_>, paused: &[Option<i64>]) -> Vec<i64> {
+    let excluded = taking.claim.excluded_topics().iter().copied();
+    excluded.chain(paused.iter().copied().flatten()).collect()
+}
+
 /// Where a claim of rows without a key begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look {
@@ -215,11 +253,12 @@ pub(super) fn add(taking: &mut Taking<'_>, rows: &[PgRow]) -> sqlx::Result<()> {
         suspects: small_count(first, "suspects")?,
         dead: small_count(first, "dead")?,
     });
+    let leased = (time(first, "claimed_at")?, time(first, "locked_until")?);
     for row in rows {
         let Some(seq) = row.try_get("seq")? else { continue };
         // A claim of unordered rows has no such column.
         let key = row.try_get("key_hash").unwrap_or_default();
-        taking.add(seq, key, |lease| work_item(row, lease));
+        taking.add(seq, key, |lease| work_item(row, lease, leased));
     }
     Ok(())
 }
@@ -242,7 +281,12 @@ pub(super) fn integer(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-fn work_item(row: &PgRow, lease: Lease) -> Result<WorkItem> {
+/// `leased` is from when to when.
+fn work_item(
+    row: &PgRow,
+    lease: Lease,
+    (claimed_at, locked_until): (Timestamp, Timestamp),
+) -> Result<WorkItem> {
     let read = |error| classify("read a message", error);
     Ok(WorkItem {
         lease,
@@ -250,7 +294,7 @@ fn work_item(row: &PgRow, lease: Lease) -> Result<WorkItem> {
         attempts: counter(row, "attempts").map_err(read)?,
         lost: counter(row, "lost").map_err(read)?,
         created_at: time(row, "created_at").map_err(read)?,
-        claimed_at: time(row, "claimed_at").map_err(read)?,
-        locked_until: time(row, "locked_until").map_err(read)?,
+        claimed_at,
+        locked_until,
     })
 }

@@ -53,8 +53,9 @@ impl PgStore {
     ) -> Query<'static, Postgres, PgArguments> {
         let columns = Columns::of(items);
         let all_done = columns.kinds.iter().all(|kind| *kind == kind::DONE);
-        if all_done && self.keep_done {
-            let query = self.query(&self.sql.settle_done).bind(self.now()).bind(owner.as_uuid());
+        if all_done {
+            let sql = if self.keep_done { &self.sql.settle_done } else { &self.sql.settle_gone };
+            let query = self.query(sql).bind(self.now()).bind(owner.as_uuid());
             return query.bind(columns.seqs).bind(columns.tokens);
         }
         self.query(&self.sql.settle)

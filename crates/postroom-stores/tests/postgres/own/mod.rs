@@ -9,6 +9,7 @@ mod migrations;
 mod order;
 mod proxy;
 mod query;
+mod ready;
 mod servers;
 mod transactions;
 mod wakes;
