@@ -239,9 +239,7 @@ pub const CHUNK_MESSAGES: usize = 1_000;
 /// The most payload bytes in one append, unless a single message is larger.
 pub const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
-/// A transaction of a driver: what the staging handle needs of it.
-///
-/// Dropping one without an end rolls it back.
+/// A transaction of a driver: what the staging handle needs of it. Dropped, it is rolled back.
 pub trait StoreTransaction: Send {
     /// The driver's connection.
     type Conn: Send;
@@ -281,6 +279,7 @@ pub struct Claim {
     ordered: bool,
     quick: bool,
     holding: Option<Vec<i64>>,
+    capacity: u32,
     except_topics: Vec<i64>,
 }
 
@@ -303,6 +302,7 @@ impl Claim {
             ordered: true,
             quick: false,
             holding: None,
+            capacity: 0,
             except_topics: Vec::new(),
         })
     }
@@ -352,6 +352,14 @@ impl Claim {
         self
     }
 
+    /// How many items the owner can hold in all. Its keys share that: with long runs they wait less
+    /// often for a claim. A hint, which a store may pass over. Default: the batch.
+    #[must_use]
+    pub fn capacity(mut self, items: u32) -> Self {
+        self.capacity = items;
+        self
+    }
+
     /// Nothing of these topics, given by their [hashes](crate::Message::topic_hash). An ordered
     /// item of such a topic stops its key.
     #[must_use]
@@ -376,6 +384,12 @@ impl Claim {
     #[must_use]
     pub fn batch(&self) -> u32 {
         self.batch
+    }
+
+    /// What runs are shared out from, when there is room for so many more.
+    #[must_use]
+    pub fn room_for_runs(&self, room: u32) -> u32 {
+        self.capacity.max(room)
     }
 
     /// How many suspects at most.

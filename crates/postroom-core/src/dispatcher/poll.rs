@@ -113,12 +113,21 @@ impl Engine {
     /// How many more items can be started within half a lease at the recent rate, but one per
     /// worker.
     fn pace(&self) -> usize {
-        let claimed = self.under_way();
-        let per_second = self.pace.per_second();
-        let sustained = per_second.map_or(self.config.batch as usize, |per_second| {
+        self.sustained().saturating_sub(self.under_way())
+    }
+
+    /// How many that is in all.
+    fn sustained(&self) -> usize {
+        let sustained = self.pace.per_second().map_or(self.config.batch as usize, |per_second| {
             (per_second * self.config.lease.as_secs_f64() / 2.0) as usize
         });
-        sustained.max(self.config.workers).saturating_sub(claimed)
+        sustained.max(self.config.workers)
+    }
+
+    /// What keys share. Room that is shared with other stores may be theirs the next time.
+    fn capacity(&self) -> u32 {
+        let alone = self.seat.is_none().then(|| self.sustained().min(self.config.cold_queue));
+        alone.and_then(|room| u32::try_from(room).ok()).unwrap_or_default()
     }
 
     /// Claimed items and places for such. What waits for its topic's turn is not counted: it must
@@ -144,7 +153,8 @@ impl Engine {
             .except_topics([self.limits.full_topics(), self.left.topics()].concat())
             .ordered(self.sink.takes_every_topic())
             .quick(true)
-            .holding(self.keys.held());
+            .holding(self.keys.held())
+            .capacity(self.capacity());
         self.queue.claim_with(&claim).await
     }
 

@@ -70,8 +70,9 @@ impl Slots {
     }
 }
 
-/// How many items of each of `open` keys are taken at most: enough to fill the room, but for what
-/// the `held` keys will want of it when it is their turn again. Otherwise a few keys would fill the
+/// How many items of each of `open` keys are taken at most: enough to fill the
+/// [room](crate::store::Claim::room_for_runs), but for what the `held` keys will want of it when it
+/// is their turn again. Otherwise a few keys would fill the
 /// process with runs that take long, one item after the other, while the others wait for room.
 #[must_use]
 pub fn run_length(room: u32, open: u32, held: u32) -> u32 {

@@ -293,7 +293,7 @@ begin
     longest as materialized (
         select
             greatest(
-                4, ceil($5::numeric / greatest(1, max(opens) + coalesce(cardinality($10), 0)))
+                4, ceil($13::numeric / greatest(1, max(opens) + coalesce(cardinality($10), 0)))
             )::integer as rows
         from visited
     ),

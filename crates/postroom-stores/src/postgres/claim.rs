@@ -212,7 +212,7 @@ impl PgStore {
             .bind(taking.claim.held_keys().map(<[i64]>::to_vec))
             .bind(taking.claim.excluded_topics().to_vec())
             .bind(self.halt)
-            .bind(integer(taking.room));
+            .bind(integer(taking.claim.room_for_runs(taking.room)));
         self.rows_for(Purpose::Claim, WHAT, query).await
     }
 }
