@@ -386,10 +386,10 @@ impl Claim {
         self.batch
     }
 
-    /// What runs are shared out from, when there is room for so many more.
+    /// How many items the owner can hold; 0 when it did not say.
     #[must_use]
-    pub fn room_for_runs(&self, room: u32) -> u32 {
-        self.capacity.max(room)
+    pub fn most_held(&self) -> u32 {
+        self.capacity
     }
 
     /// How many suspects at most.

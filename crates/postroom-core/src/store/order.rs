@@ -70,13 +70,14 @@ impl Slots {
     }
 }
 
-/// How many items of each of `open` keys are taken at most: enough to fill the
-/// [room](crate::store::Claim::room_for_runs), but for what the `held` keys will want of it when it
-/// is their turn again. Otherwise a few keys would fill the
-/// process with runs that take long, one item after the other, while the others wait for room.
+/// How many items of each of `open` keys are taken at most: enough to fill the `room`, but no more
+/// than its part of what the owner [can hold](crate::store::Claim::capacity), of which `held` keys
+/// want theirs as well. Otherwise a few keys would fill the process with runs that take long, one
+/// item after the other, while the others wait for room.
 #[must_use]
-pub fn run_length(room: u32, open: u32, held: u32) -> u32 {
-    room.div_ceil(open.saturating_add(held).max(1)).max(RUN)
+pub fn run_length(room: u32, capacity: u32, open: u32, held: u32) -> u32 {
+    let part = capacity.max(room).div_ceil(open.saturating_add(held).max(1));
+    room.div_ceil(open.max(1)).min(part).max(RUN)
 }
 
 /// A slot, or an owner's sign of life, is renewed when less than this is left of its lease: seldom
@@ -159,10 +160,13 @@ mod tests {
     fn ord_1_runs_of_the_wanted_keys_fill_the_room() {
         for room in 1..2_000 {
             for keys in [1, keys_wanted(room)] {
-                assert!(keys * run_length(room, keys, 0) >= room, "{room} {keys}");
+                assert!(keys * run_length(room, 0, keys, 0) >= room, "{room} {keys}");
             }
         }
-        let runs = [run_length(500, 125, 0), run_length(500, 1, 0), run_length(500, 1, 9)];
+        let run = |capacity, open, held| run_length(500, capacity, open, held);
+        let runs = [run(0, 125, 0), run(0, 1, 0), run(0, 1, 9)];
         assert_eq!((keys_wanted(500), runs), (125, [4, 500, 50]));
+        let runs = [run(2_000, 125, 0), run(2_000, 1, 0), run(2_000, 1, 9), run(2_000, 10, 90)];
+        assert_eq!(runs, [4, 500, 200, 20], "what others do not hold is shared as well");
     }
 }

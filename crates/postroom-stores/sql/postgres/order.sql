@@ -293,7 +293,11 @@ begin
     longest as materialized (
         select
             greatest(
-                4, ceil($13::numeric / greatest(1, max(opens) + coalesce(cardinality($10), 0)))
+                4,
+                least(
+                    ceil($5::numeric / greatest(1, max(opens))),
+                    ceil($13::numeric / greatest(1, max(opens) + coalesce(cardinality($10), 0)))
+                )
             )::integer as rows
         from visited
     ),

@@ -107,8 +107,12 @@ impl PgStore {
         Ok(rows)
     }
 
-    /// Takes rows of all kinds, from `start` on.
+    /// Takes rows of all kinds, from `start` on, or of all there are where nothing was ready.
     async fn look_well(&self, taking: &Taking<'_>, start: Start) -> Result<Vec<PgRow>> {
+        let start = match start.follows_others() {
+            true => self.floor.start_at_the_beginning().unwrap_or(start),
+            false => start,
+        };
         let bounded = start.is_bounded();
         let rows = self.look(taking, start).await?;
         if bounded
@@ -212,7 +216,7 @@ impl PgStore {
             .bind(taking.claim.held_keys().map(<[i64]>::to_vec))
             .bind(taking.claim.excluded_topics().to_vec())
             .bind(self.halt)
-            .bind(integer(taking.claim.room_for_runs(taking.room)));
+            .bind(integer(taking.claim.most_held().max(taking.room)));
         self.rows_for(Purpose::Claim, WHAT, query).await
     }
 }

@@ -373,10 +373,10 @@ impl SqliteStore {
         taking: &Taking<'_>,
     ) -> Result<Vec<Vec<Candidate>>> {
         let keys: Vec<_> = open.iter().map(|key| (key.lane.slot, key.lane.key_hash)).collect();
-        let room = taking.claim.room_for_runs(taking.room);
+        let (claim, open_keys) = (taking.claim, open.len() as u32);
         let rows = sqlx::query(self.sql().claim_run.clone())
             .bind(json!(keys).to_string())
-            .bind(run_length(room, open.len() as u32, taking.claim.held_count()))
+            .bind(run_length(taking.room, claim.most_held(), open_keys, claim.held_count()))
             .fetch_all(conn)
             .await
             .map_err(classify)?;

@@ -122,8 +122,8 @@ impl State {
             }
         }
         let is_end = (open.len() as u32) < wanted && visits < VISITS;
-        let room = taking.claim.room_for_runs(taking.room);
-        let longest = run_length(room, open.len() as u32, taking.claim.held_count());
+        let (claim, open_keys) = (taking.claim, open.len() as u32);
+        let longest = run_length(taking.room, claim.most_held(), open_keys, claim.held_count());
         for lane in open {
             self.take_run(lane, longest, until, taking);
             if taking.room == 0 {
