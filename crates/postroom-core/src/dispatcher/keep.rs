@@ -48,7 +48,12 @@ impl Engine {
     }
 
     async fn reap(&self) {
-        let _turn = self.visits.turn().await;
+        // Whoever has the turn may wait for a database that hangs; a stop does not wait with it.
+        let _turn = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return,
+            turn = self.visits.turn() => turn,
+        };
         // A database that is away is the claims' business to tell.
         while let Ok(reaped) = self.queue.reap(REAPED_AT_ONCE).await {
             if reaped.released + reaped.dead > 0 {

@@ -240,6 +240,27 @@ async fn dsp_12_reports_that_fail_or_hang_keep_nothing_up() {
     }
 }
 
+/// With a lease of a second some reap waits for its turn while a report hangs for three.
+#[tokio::test(start_paused = true)]
+async fn dsp_11_a_reap_behind_a_report_that_hangs_does_not_keep_a_stop() {
+    let engine = reporting(&Arc::new(SimStore::default().ticking()), Answer::Never);
+    let config = DispatcherConfig {
+        lease: SECOND,
+        handler_timeout: SECOND / 2,
+        ..DispatcherConfig::default()
+    };
+    let dispatcher = Dispatcher::new(Arc::clone(&engine) as Arc<dyn Store>, Handlers::new());
+    let running = dispatcher.config(config).start().expect("legal settings");
+    let before = reports(&engine);
+    while reports(&engine) == before {
+        sleep(Duration::from_millis(1)).await;
+    }
+    sleep(SECOND * 3 / 2).await;
+    let began = Instant::now();
+    assert!(running.shutdown(SECOND).await);
+    assert!(began.elapsed() <= SECOND, "it stopped after {:?}", began.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn adm_1_without_a_name_a_dispatcher_is_known_by_its_process() {
     let store = Arc::new(SimStore::default().ticking());
