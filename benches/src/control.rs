@@ -50,8 +50,8 @@ const LITE_LEASE: &str = include_str!("../../crates/postroom-stores/sql/sqlite/c
 const LITE_MESSAGES: &str =
     include_str!("../../crates/postroom-stores/sql/sqlite/claim_messages.sql");
 const LITE_SETTLE: &str = include_str!("../../crates/postroom-stores/sql/sqlite/settle.sql");
-const LITE_END: &str = include_str!("../../crates/postroom-stores/sql/sqlite/settle_end.sql");
-const LITE_LEAVE: &str = include_str!("../../crates/postroom-stores/sql/sqlite/settle_leave.sql");
+const LITE_DONE: &str = include_str!("../../crates/postroom-stores/sql/sqlite/settle_done.sql");
+const LITE_LEAVE: &str = include_str!("../../crates/postroom-stores/sql/sqlite/unqueue.sql");
 
 pub(crate) async fn sqlite(pool: &SqlitePool, plan: Plan) -> anyhow::Result<Duration> {
     let owner = Uuid::new_v4();
@@ -74,18 +74,10 @@ pub(crate) async fn sqlite(pool: &SqlitePool, plan: Plan) -> anyhow::Result<Dura
         sqlx::query(LITE_MESSAGES).bind(&list).fetch_all(&mut *tx).await?;
         tx.commit().await?;
 
-        let simple = token.simple().to_string();
-        let fence: Vec<_> =
-            seqs.iter().map(|seq| serde_json::json!({ "seq": seq, "token": simple })).collect();
-        let orders: Vec<_> = seqs
-            .iter()
-            .map(|seq| serde_json::json!({ "seq": seq, "state": 1, "counted": 0 }))
-            .collect();
-        let (fence, orders) = (serde_json::to_string(&fence)?, serde_json::to_string(&orders)?);
         let mut tx = pool.begin_with("begin immediate").await?;
-        sqlx::query(LITE_SETTLE).bind(fence).bind(owner).fetch_all(&mut *tx).await?;
-        sqlx::query(LITE_END).bind(&orders).bind(now).bind(owner).execute(&mut *tx).await?;
-        let left = sqlx::query(LITE_LEAVE).bind(&orders).execute(&mut *tx).await?;
+        sqlx::query(LITE_SETTLE).bind(&list).bind(owner).fetch_all(&mut *tx).await?;
+        sqlx::query(LITE_DONE).bind(&list).bind(now).bind(owner).execute(&mut *tx).await?;
+        let left = sqlx::query(LITE_LEAVE).bind(&list).execute(&mut *tx).await?;
         tx.commit().await?;
         drained += usize::try_from(left.rows_affected())?;
     }

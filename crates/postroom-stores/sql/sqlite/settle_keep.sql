@@ -7,7 +7,7 @@ set token = null,
 from (
   select value ->> 'seq' as seq, value ->> 'wake_at' as wake_at, value ->> 'counted' as counted
   from json_each(?1)
-  where value ->> 'state' is null
+  where value ->> 'reason' is null
 ) as item
 where q.seq = item.seq
   and (item.wake_at is null or q.slot is not null)

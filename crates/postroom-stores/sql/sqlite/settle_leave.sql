@@ -1,9 +1,9 @@
--- Leaves the queue: everything settled, and unordered retries, which are parked by now.
+-- Unordered retries leave the queue: they are parked by now.
 delete from postroom_outbox_queue
 where seq in (
   select item.value ->> 'seq'
   from json_each(?1) item
   join postroom_outbox_queue q on q.seq = item.value ->> 'seq'
-  where item.value ->> 'state' is not null
-     or item.value ->> 'wake_at' is not null and q.slot is null
+  where item.value ->> 'wake_at' is not null
+    and q.slot is null
 )

@@ -59,15 +59,9 @@ impl SqliteStore {
         owner: OwnerToken,
         items: &[(Lease, Settlement)],
     ) -> Result<Fenced> {
-        let leases: Vec<_> = items
-            .iter()
-            .map(|(lease, _)| {
-                let token = lease.token.as_uuid().simple().to_string();
-                json!({ "seq": lease.work.seq(), "token": token })
-            })
-            .collect();
+        let seqs: Vec<_> = items.iter().map(|(lease, _)| lease.work.seq()).collect();
         let rows = sqlx::query(self.sql().settle.clone())
-            .bind(json!(leases).to_string())
+            .bind(json!(seqs).to_string())
             .bind(owner.as_uuid())
             .fetch_all(conn)
             .await
@@ -89,43 +83,56 @@ impl SqliteStore {
         now: Timestamp,
     ) -> Result<()> {
         let sql = self.sql();
-        let any = |which: fn(&Settlement) -> bool| items.iter().any(|(_, s)| which(s));
-        let orders = items.iter().map(|(lease, settlement)| order(*lease, settlement, now));
+        let (done, others): (Vec<_>, Vec<_>) =
+            items.iter().copied().partition(|(_, settlement)| matches!(settlement, Settlement::Done));
+        let done: Vec<_> = done.iter().map(|(lease, _)| lease.work.seq()).collect();
+        self.finish(conn, owner, &done, now).await?;
+        if others.is_empty() {
+            return Ok(());
+        }
+        let any = |which: fn(&Settlement) -> bool| others.iter().any(|(_, s)| which(s));
+        let orders = others.iter().map(|(lease, settlement)| order(*lease, settlement, now));
         let orders = Orders { json: Value::from_iter(orders).to_string(), owner, now };
         if any(is_counted) {
             orders.run(conn, &sql.settle_attempts).await?;
         }
-        let keep_done = self.inner.config.keep_done;
-        if !keep_done && any(|s| matches!(s, Settlement::Done)) {
-            let done = items.iter().filter(|(_, s)| matches!(s, Settlement::Done));
-            let seqs: Vec<_> = done.map(|(lease, _)| lease.work.seq()).collect();
-            self.forget(conn, &seqs, now).await?;
-            self.run_on(conn, &sql.unqueue, &seqs).await?;
-        }
-        let dead = items.iter().filter(|(_, s)| matches!(s, Settlement::Dead { .. }));
+        let dead = others.iter().filter(|(_, s)| matches!(s, Settlement::Dead { .. }));
         let dead: Vec<_> = dead.map(|(lease, _)| lease.work.seq()).collect();
-        self.halt(conn, &dead).await?;
-        if any(|s| matches!(s, Settlement::Done | Settlement::Dead { .. })) {
-            orders.run(conn, &sql.settle_end).await?;
+        if !dead.is_empty() {
+            self.halt(conn, &dead).await?;
+            orders.run(conn, &sql.settle_dead).await?;
+            self.run_on(conn, &sql.unqueue, &dead).await?;
         }
         if any(|s| matches!(s, Settlement::Retry { .. })) {
             orders.run(conn, &sql.settle_park).await?;
         }
         if any(|s| matches!(s, Settlement::Retry { .. } | Settlement::Release)) {
-            sqlx::query(sql.settle_keep.clone())
-                .bind(&orders.json)
-                .execute(&mut *conn)
-                .await
-                .map_err(classify)?;
+            orders.run_plainly(conn, &sql.settle_keep).await?;
         }
-        if any(|s| !matches!(s, Settlement::Release)) {
-            sqlx::query(sql.settle_leave.clone())
-                .bind(&orders.json)
-                .execute(conn)
-                .await
-                .map_err(classify)?;
+        if any(|s| matches!(s, Settlement::Retry { .. })) {
+            orders.run_plainly(conn, &sql.settle_leave).await?;
         }
         Ok(())
+    }
+
+    /// Nearly all that is ever settled, therefore by its places alone.
+    async fn finish(
+        &self,
+        conn: &mut SqliteConnection,
+        owner: OwnerToken,
+        done: &[i64],
+        now: Timestamp,
+    ) -> Result<()> {
+        if done.is_empty() {
+            return Ok(());
+        }
+        if self.inner.config.keep_done {
+            let places = Orders { json: json!(done).to_string(), owner, now };
+            places.run(conn, &self.sql().settle_done).await?;
+        } else {
+            self.forget(conn, done, now).await?;
+        }
+        self.run_on(conn, &self.sql().unqueue, done).await
     }
 }
 
@@ -162,6 +169,13 @@ impl Orders {
             .map_err(classify)?;
         Ok(())
     }
+
+    /// For statements that need neither time nor owner.
+    async fn run_plainly(&self, conn: &mut SqliteConnection, statement: &SqlStr) -> Result<()> {
+        let query = sqlx::query(statement.clone()).bind(&self.json);
+        query.execute(conn).await.map_err(classify)?;
+        Ok(())
+    }
 }
 
 fn is_counted(settlement: &Settlement) -> bool {
@@ -171,20 +185,18 @@ fn is_counted(settlement: &Settlement) -> bool {
     }
 }
 
-/// One settlement as SQL reads it: an end has a state, a wait has a time, a release has neither.
+/// One settlement as SQL reads it: a death has a reason, a wait has a time, a release has neither.
 fn order(lease: Lease, settlement: &Settlement, now: Timestamp) -> Value {
     let seq = lease.work.seq();
     let counted = u8::from(is_counted(settlement));
     match settlement {
-        Settlement::Done => json!({ "seq": seq, "state": DONE, "counted": 0 }),
-        Settlement::Release => json!({ "seq": seq, "counted": 0 }),
+        Settlement::Done | Settlement::Release => json!({ "seq": seq, "counted": 0 }),
         Settlement::Retry { delay, error, .. } => {
             let wake_at = now.saturating_add(*delay).as_micros();
             json!({ "seq": seq, "wake_at": wake_at, "counted": counted, "error": error })
         }
         Settlement::Dead { reason, error, .. } => json!({
             "seq": seq,
-            "state": DEAD,
             "reason": reason.code(),
             "counted": counted,
             "error": error,

@@ -1,8 +1,0 @@
--- Done (state 1) and dead (state 2).
-insert into postroom_outbox_settled (seq, id, state, reason, settled_at, settled_by, attempts, lost)
-select
-  q.seq, q.id, item.value ->> 'state', item.value ->> 'reason', ?2, ?3,
-  q.attempts + (item.value ->> 'counted'), q.lost
-from json_each(?1) item
-join postroom_outbox_queue q on q.seq = item.value ->> 'seq'
-where item.value ->> 'state' is not null
