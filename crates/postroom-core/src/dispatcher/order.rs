@@ -38,19 +38,23 @@ impl Keys {
         held
     }
 
-    /// Takes a claimed item in. It comes back if it may start, which is if it is the first.
-    pub(super) fn admit(&self, job: Job) -> Option<Job> {
-        let Some(key) = job.key else { return Some(job) };
-        match self.lock().entry(key) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(VecDeque::new());
-                Some(job)
-            }
-            Entry::Occupied(mut waiting) => {
-                waiting.get_mut().push_back(job);
-                None
+    /// Takes the items of a claim in, all at once: between two items of a key the first one must
+    /// not end, or the second would be a first one. Those that may start come back: the first of
+    /// each key, and what has no key.
+    pub(super) fn admit(&self, jobs: Vec<Job>) -> Vec<Job> {
+        let mut runs = self.lock();
+        let mut start = Vec::new();
+        for job in jobs {
+            match job.key.map(|key| runs.entry(key)) {
+                Some(Entry::Occupied(mut waiting)) => waiting.get_mut().push_back(job),
+                Some(Entry::Vacant(vacant)) => {
+                    vacant.insert(VecDeque::new());
+                    start.push(job);
+                }
+                None => start.push(job),
             }
         }
+        start
     }
 
     /// The first of those that wait, for a sink that takes a run at once.
@@ -84,5 +88,62 @@ impl Keys {
     /// Resolves when a key that a claim had to leave out may be free.
     pub(super) async fn ended(&self) {
         self.ended.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::sync::Semaphore;
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::store::WorkItem;
+    use crate::{Lease, LeaseToken, Message, WorkId};
+
+    fn job(seq: i64, key: Option<i64>) -> Job {
+        let now = Timestamp::from_micros(0);
+        let item = WorkItem {
+            lease: Lease { work: WorkId::new(seq), token: LeaseToken::random() },
+            message: Message::builder("t").build().expect("legal"),
+            attempts: 0,
+            lost: 0,
+            created_at: now,
+            claimed_at: now,
+            locked_until: now.saturating_add(Duration::from_secs(30)),
+        };
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("free").into();
+        let (cancelled, since) = (CancellationToken::new(), Instant::now());
+        Job { item, place, cancelled, since, expires: None, hot: false, key, turn: None }
+    }
+
+    fn seqs(jobs: impl IntoIterator<Item = Job>) -> Vec<i64> {
+        jobs.into_iter().map(|job| job.item.lease.work.seq()).collect()
+    }
+
+    #[test]
+    fn ord_1_the_first_of_each_key_starts_and_the_others_wait() {
+        let keys = Keys::default();
+        let claim = vec![job(1, Some(7)), job(2, Some(7)), job(3, None), job(4, Some(8))];
+        assert_eq!(seqs(keys.admit(claim)), [1, 3, 4]);
+        assert_eq!(seqs(keys.admit(vec![job(5, Some(7))])), [0; 0]);
+        assert_eq!(keys.held(), [7, 8]);
+        assert_eq!((seqs(keys.next(7)), seqs(keys.next(8))), (vec![2], vec![]));
+        assert_eq!(keys.held(), [7]);
+    }
+
+    /// A first item that fails the moment it is handed out takes with it what was claimed behind
+    /// it, however soon that is.
+    #[test]
+    fn ord_2_with_its_first_item_out_all_of_a_key_waits() {
+        let keys = Keys::default();
+        let mut start = keys.admit((1..=4).map(|seq| job(seq, Some(7))).collect()).into_iter();
+        assert_eq!(seqs(start.next()), [1]);
+        assert_eq!(seqs(keys.end(7)), [2, 3, 4]);
+        assert!(start.next().is_none(), "nothing of it can start any more");
     }
 }

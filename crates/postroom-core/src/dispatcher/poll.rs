@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::place::Places;
+use super::place::{Place, Places};
 use super::{Engine, Job};
 use crate::clock;
 use crate::ids::Lease;
@@ -170,7 +170,7 @@ impl Engine {
         let mut items = claimed.items;
         items.sort_by_key(|item| item.lost == 0);
         let places = places.claimed(items.len());
-        for (item, place) in items.into_iter().zip(places) {
+        let job = |(item, place): (WorkItem, Place)| {
             let leased_for = item.locked_until.since(item.claimed_at);
             let deadline = before + leased_for.saturating_sub(self.config.margin());
             let cancelled = self.leases.add(item.lease, deadline, item.lost > 0);
@@ -178,8 +178,10 @@ impl Engine {
             let key = item.message.lane().map(|lane| lane.key_hash);
             let since = Instant::now();
             let (hot, turn) = (false, None);
-            let job = Job { item, place, cancelled, since, expires, hot, key, turn };
-            let Some(job) = self.keys.admit(job) else { continue };
+            Job { item, place, cancelled, since, expires, hot, key, turn }
+        };
+        let claimed = items.into_iter().zip(places).map(job).collect();
+        for job in self.keys.admit(claimed) {
             if let Err(refused) = jobs.send(job).await {
                 // Cannot happen while the poller lives: workers end when this channel does.
                 self.leases.remove(refused.0.item.lease);

@@ -30,7 +30,14 @@ pub(super) fn assert_in_order(history: &History) {
             continue;
         }
         let missing = (0..run.n).find(|earlier| !done.contains(earlier));
-        assert_eq!(missing, None, "not done when {run:?} began");
+        let of_key = || history.runs.iter().filter(|other| other.key == run.key);
+        assert_eq!(
+            missing,
+            None,
+            "not done when {run:?} began, {:#?}, {:#?}",
+            of_key().filter(|other| Some(other.n) == missing).collect::<Vec<_>>(),
+            history.faults,
+        );
         running.retain(|other| !hit(history, other, at));
         assert!(running.is_empty() || done.contains(&run.n), "{running:?} ran when {run:?} began");
         running.push(run);
