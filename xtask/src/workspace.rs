@@ -1,6 +1,7 @@
 //! Where the workspace is, how cargo is called in it, and what cargo knows about it.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,10 +16,18 @@ pub(crate) fn root() -> PathBuf {
     here.parent().map_or_else(|| here.to_path_buf(), Path::to_path_buf)
 }
 
-/// A cargo command in the workspace, of the toolchain that runs us.
+/// A cargo command in the workspace, of the toolchain that runs us. It does not learn which package
+/// we are: build scripts look at that, and would run again because of it.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    let ours = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    for (name, _) in env::vars_os().filter(|(name, _)| ours(name)) {
+        command.env_remove(name);
+    }
     command
 }
 
