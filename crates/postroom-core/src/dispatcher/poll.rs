@@ -34,22 +34,23 @@ impl Engine {
     pub(super) async fn poll(self: Arc<Self>, jobs: mpsc::Sender<Job>) {
         let mut idle = Idle::new(self.config.poll_interval, self.config.longest_wait());
         let mut outage = false;
-        while let Some(mut places) = self.places().await {
-            let asked = places.count();
-            let before = Instant::now();
-            self.next_retry.forget_due();
-            match places.during(self.claim(asked)).await {
+        let mut asked = self.ask().await;
+        while let Some(Asked { places, at, answer }) = asked {
+            asked = match answer {
                 Ok(claimed) => {
                     if std::mem::take(&mut outage) {
                         self.observer().recovered("claim");
                     }
                     self.visits.begin();
                     let got = claimed.items.len() + claimed.dead as usize;
-                    self.enqueue(claimed, places, before, &jobs).await;
+                    let start = self.take_in(claimed, places, at);
                     match got {
                         0 => self.wait(idle.next()).await,
                         _ => idle.reset(),
                     }
+                    // Handed out while the next claim is on its way.
+                    let hand_out = self.hand_out(start, &jobs);
+                    tokio::join!(biased; self.ask(), hand_out).0
                 }
                 Err(error) => {
                     drop(places);
@@ -57,9 +58,19 @@ impl Engine {
                         self.observer().outage("claim", &error);
                     }
                     self.pause(idle.next()).await;
+                    self.ask().await
                 }
-            }
+            };
         }
+    }
+
+    /// A claim, once there is room for it; none when it is time to stop.
+    async fn ask(&self) -> Option<Asked> {
+        let mut places = self.places().await?;
+        let at = Instant::now();
+        self.next_retry.forget_due();
+        let answer = places.during(self.claim(places.count())).await;
+        Some(Asked { places, at, answer })
     }
 
     /// Room for a batch, once there is room for one; none when it is time to stop.
@@ -158,13 +169,8 @@ impl Engine {
         self.queue.claim_with(&claim).await
     }
 
-    async fn enqueue(
-        &self,
-        claimed: Claimed,
-        places: Places,
-        before: Instant,
-        jobs: &mpsc::Sender<Job>,
-    ) {
+    /// Takes note of what was claimed; answers with what may start.
+    fn take_in(&self, claimed: Claimed, places: Places, before: Instant) -> Vec<Job> {
         self.observer().fetched(claimed.items.len(), claimed.dead, before.elapsed());
         // Suspects first: nobody waits behind one, and it waits behind nobody.
         let mut items = claimed.items;
@@ -180,8 +186,11 @@ impl Engine {
             let (hot, turn) = (false, None);
             Job { item, place, cancelled, since, expires, hot, key, turn }
         };
-        let claimed = items.into_iter().zip(places).map(job).collect();
-        for job in self.keys.admit(claimed) {
+        self.keys.admit(items.into_iter().zip(places).map(job).collect())
+    }
+
+    async fn hand_out(&self, start: Vec<Job>, jobs: &mpsc::Sender<Job>) {
+        for job in start {
             if let Err(refused) = jobs.send(job).await {
                 // Cannot happen while the poller lives: workers end when this channel does.
                 self.leases.remove(refused.0.item.lease);
@@ -231,6 +240,13 @@ impl Engine {
     pub(super) fn is_current(&self, lease: Lease) -> bool {
         self.leases.deadline(lease).is_some_and(|deadline| deadline > Instant::now())
     }
+}
+
+/// An answer to a claim, when it was asked, and the room for what it brings.
+struct Asked {
+    places: Places,
+    at: Instant,
+    answer: crate::Result<Claimed>,
 }
 
 /// When the message expires on this process's clock: the distance is the database's. What was

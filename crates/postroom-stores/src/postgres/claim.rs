@@ -12,7 +12,7 @@ use sqlx::{Postgres, Row};
 
 use super::PgStore;
 use super::classify::classify;
-use super::row::{counter, small_count, stored_message, time};
+use super::row::{claimed_message, counter, small_count, time};
 use super::session::{Purpose, broken};
 use super::time::PgTime;
 use crate::floor::Start;
@@ -294,7 +294,7 @@ fn work_item(
     let read = |error| classify("read a message", error);
     Ok(WorkItem {
         lease,
-        message: stored_message(row).map_err(read)?.decode()?,
+        message: claimed_message(row).map_err(read)?.decode()?,
         attempts: counter(row, "attempts").map_err(read)?,
         lost: counter(row, "lost").map_err(read)?,
         created_at: time(row, "created_at").map_err(read)?,
