@@ -83,8 +83,8 @@ impl SqliteStore {
         now: Timestamp,
     ) -> Result<()> {
         let sql = self.sql();
-        let (done, others): (Vec<_>, Vec<_>) =
-            items.iter().copied().partition(|(_, settlement)| matches!(settlement, Settlement::Done));
+        let is_done = |item: &&(Lease, Settlement)| matches!(item.1, Settlement::Done);
+        let (done, others): (Vec<_>, Vec<_>) = items.iter().copied().partition(is_done);
         let done: Vec<_> = done.iter().map(|(lease, _)| lease.work.seq()).collect();
         self.finish(conn, owner, &done, now).await?;
         if others.is_empty() {
