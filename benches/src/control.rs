@@ -37,8 +37,9 @@ pub(crate) async fn postgres(pool: &PgPool, plan: Plan, keep: bool) -> anyhow::R
         let tokens = vec![token; seqs.len()];
         let settle = sqlx::query(if keep { PG_DONE } else { PG_GONE });
         let settle = settle.bind(None::<String>).bind(owner).bind(seqs).bind(tokens);
-        let settled = settle.fetch_all(pool).await?;
-        drained += settled.len();
+        let settled = settle.fetch_one(pool).await?;
+        let settled: Option<Vec<i64>> = settled.try_get("seqs")?;
+        drained += settled.map_or(0, |settled| settled.len());
     }
     let took = began.elapsed();
     anyhow::ensure!(drained >= plan.messages, "control drained {drained}");

@@ -48,9 +48,12 @@ impl Engine {
                         0 => self.wait(idle.next()).await,
                         _ => idle.reset(),
                     }
-                    // Handed out while the next claim is on its way.
-                    let hand_out = self.hand_out(start, &jobs);
-                    tokio::join!(biased; self.ask(), hand_out).0
+                    // Nobody is kept waiting; what is more is handed out while the next claim is
+                    // on its way.
+                    let mut start = start.into_iter();
+                    let first = start.by_ref().take(self.config.workers);
+                    self.hand_out(first, &jobs).await;
+                    tokio::join!(biased; self.ask(), self.hand_out(start, &jobs)).0
                 }
                 Err(error) => {
                     drop(places);
@@ -189,7 +192,7 @@ impl Engine {
         self.keys.admit(items.into_iter().zip(places).map(job).collect())
     }
 
-    async fn hand_out(&self, start: Vec<Job>, jobs: &mpsc::Sender<Job>) {
+    async fn hand_out(&self, start: impl Iterator<Item = Job>, jobs: &mpsc::Sender<Job>) {
         for job in start {
             if let Err(refused) = jobs.send(job).await {
                 // Cannot happen while the poller lives: workers end when this channel does.

@@ -1,5 +1,6 @@
 -- Settles leased items as done where no history is kept: the common case, without what the other
--- outcomes need. $1 now, $2 owner, $3 seqs, $4 tokens. Answers with what was applied.
+-- outcomes need. $1 now, $2 owner, $3 seqs, $4 tokens. Answers with what was applied, in one
+-- row: to send and read one for each item is a good part of a settle.
 with
 clock as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
@@ -34,6 +35,6 @@ counted as materialized (
     select postroom.outbox_count_done(array_agg(id), (select now from clock)) as is_done
     from gone
 )
-select seq, token
+select array_agg(seq) as seqs, array_agg(token) as tokens
 from gone
 where (select is_done from counted)

@@ -25,8 +25,8 @@ impl PgStore {
         items: &[(Lease, Settlement)],
     ) -> Result<Settled> {
         let leases: Vec<_> = items.iter().map(|(lease, _)| *lease).collect();
-        let query = self.settle_query(owner, items);
-        let settled = applied(&leases, &self.engine_rows("settle", query).await?)?;
+        let (query, touched) = self.settle_query(owner, items);
+        let settled = applied(&leases, touched(&self.engine_rows("settle", query).await?)?);
         let released = items.iter().filter(|(_, settlement)| *settlement == Settlement::Release);
         if let Some(first) = released.map(|(lease, _)| lease.work.seq()).min() {
             self.floor.lower(first);
@@ -41,24 +41,26 @@ impl PgStore {
         owner: OwnerToken,
         lease: Lease,
     ) -> Result<bool> {
-        let query = self.settle_query(owner, &[(lease, Settlement::Done)]);
+        let (query, touched) = self.settle_query(owner, &[(lease, Settlement::Done)]);
         let rows = query.fetch_all(conn).await.map_err(|error| classify("settle", error))?;
-        Ok(!rows.is_empty())
+        Ok(!touched(&rows)?.is_empty())
     }
 
+    /// The statement, and how its answer is read.
     fn settle_query(
         &self,
         owner: OwnerToken,
         items: &[(Lease, Settlement)],
-    ) -> Query<'static, Postgres, PgArguments> {
+    ) -> (Query<'static, Postgres, PgArguments>, Touched) {
         let columns = Columns::of(items);
         let all_done = columns.kinds.iter().all(|kind| *kind == kind::DONE);
         if all_done {
             let sql = if self.keep_done { &self.sql.settle_done } else { &self.sql.settle_gone };
             let query = self.query(sql).bind(self.now()).bind(owner.as_uuid());
-            return query.bind(columns.seqs).bind(columns.tokens);
+            return (query.bind(columns.seqs).bind(columns.tokens), in_arrays);
         }
-        self.query(&self.sql.settle)
+        let query = self
+            .query(&self.sql.settle)
             .bind(self.now())
             .bind(owner.as_uuid())
             .bind(columns.seqs)
@@ -69,7 +71,8 @@ impl PgStore {
             .bind(columns.reasons)
             .bind(columns.errors)
             .bind(self.keep_done)
-            .bind(self.halt)
+            .bind(self.halt);
+        (query, row_by_row)
     }
 
     pub(super) async fn renew_leases(
@@ -82,7 +85,8 @@ impl PgStore {
         let query = self.query(&self.sql.renew);
         let query = query.bind(self.now()).bind(owner.as_uuid()).bind(seqs).bind(tokens);
         let query = query.bind(micros(lease));
-        applied(leases, &self.rows_for(Purpose::Renew, "renew", query).await?)
+        let rows = self.rows_for(Purpose::Renew, "renew", query).await?;
+        Ok(applied(leases, row_by_row(&rows)?))
     }
 
     pub(super) async fn give_back_slots(&self, owner: OwnerToken) -> Result<()> {
@@ -139,16 +143,37 @@ fn split(leases: &[Lease]) -> (Vec<i64>, Vec<Uuid>) {
     leases.iter().map(|lease| (lease.work.seq(), lease.token.as_uuid())).unzip()
 }
 
-/// The answer, from the rows that were touched.
-fn applied(leases: &[Lease], rows: &[PgRow]) -> Result<Settled> {
-    let mut touched = HashSet::with_capacity(rows.len());
-    for row in rows {
-        let read = || Ok((row.try_get::<i64, _>("seq")?, row.try_get::<Uuid, _>("token")?));
-        let (seq, token) = read().map_err(|error| classify("settle", error))?;
-        touched.insert(Lease { work: WorkId::new(seq), token: LeaseToken::from(token) });
+/// Reads what a statement touched.
+type Touched = fn(&[PgRow]) -> Result<Vec<Lease>>;
+
+fn row_by_row(rows: &[PgRow]) -> Result<Vec<Lease>> {
+    let read = |row: &PgRow| Ok(lease(row.try_get("seq")?, row.try_get("token")?));
+    let leases: sqlx::Result<_> = rows.iter().map(read).collect();
+    leases.map_err(|error| classify("settle", error))
+}
+
+/// Nothing in place of an array is an empty one.
+fn in_arrays(rows: &[PgRow]) -> Result<Vec<Lease>> {
+    let row = rows.first().ok_or_else(|| broken("a row"))?;
+    let read = || Ok((row.try_get("seqs")?, row.try_get("tokens")?));
+    let (seqs, tokens): (Option<Vec<i64>>, Option<Vec<Uuid>>) =
+        read().map_err(|error| classify("settle", error))?;
+    let (seqs, tokens) = (seqs.unwrap_or_default(), tokens.unwrap_or_default());
+    Ok(seqs.into_iter().zip(tokens).map(|(seq, token)| lease(seq, token)).collect())
+}
+
+fn lease(seq: i64, token: Uuid) -> Lease {
+    Lease { work: WorkId::new(seq), token: LeaseToken::from(token) }
+}
+
+/// The answer. What was touched was asked for: when it is as much, it is all.
+fn applied(leases: &[Lease], touched: Vec<Lease>) -> Settled {
+    let mut lost = Vec::new();
+    if touched.len() < leases.len() {
+        let touched: HashSet<_> = touched.into_iter().collect();
+        lost.extend(leases.iter().copied().filter(|lease| !touched.contains(lease)));
     }
-    let lost: Vec<_> = leases.iter().copied().filter(|lease| !touched.contains(lease)).collect();
-    Ok(Settled { applied: leases.len() - lost.len(), lost, unknown: Vec::new() })
+    Settled { applied: leases.len() - lost.len(), lost, unknown: Vec::new() }
 }
 
 /// The parameters of `settle.sql`, an element per item.
